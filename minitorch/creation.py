@@ -3,13 +3,15 @@
 With this file one can make the tensors that everything else starts from: `tensor`,
 `from_numpy`, `zeros`, `arange`, `randn` and so on, with PyTorch's names and arguments.
 Random numbers come from a counter-based generator: the same seed gives the same numbers
-on every device, and in any number of threads.
+on every device, and in any number of threads. Who compares a program with PyTorch's
+chooses the numbers that PyTorch draws: `manual_seed(0, sequence="pytorch")`.
 """
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from minitorch.devices import named
 from minitorch.dtypes import DType
 from minitorch.executor import advance
 from minitorch.functions.operands import checked_tensor
+from minitorch.mersenne import Mersenne
 from minitorch.tensor import Number, Size, Tensor
 from minitorch.tensor_data import Shape, TensorData, numel
 
@@ -366,24 +369,43 @@ class Generator:
             name of a device, may stand here as well.
         device: what programs for PyTorch say it draws for; the sequence is the same on
             all devices, and serves them all.
+        sequence: see `manual_seed`.
     """
 
     def __init__(
-        self, seed: int | str | None = None, device: str | None = None
-    ) -> None:
+        self, seed: int | str | None = None, device: str | None = None,
+        sequence: str = "philox",
+    ) -> None:  # fmt: skip
         if isinstance(seed, str):
             seed, device = None, seed
         self.device = named(device or DEFAULT_DEVICE)
-        self.seed = int.from_bytes(os.urandom(8), "little") if seed is None else 0
-        self.offset = 0
-        if seed is not None:
-            self.manual_seed(seed)
+        unknown = int.from_bytes(os.urandom(8), "little")
+        self.twin: Mersenne | None = None  # draws as PyTorch does
+        self.manual_seed(unknown if seed is None else seed, sequence)
 
-    def manual_seed(self, seed: int) -> Generator:
-        """Start the sequence of `seed` (an int; its low 64 bits count)."""
+    def manual_seed(self, seed: int, sequence: str | None = None) -> Generator:
+        """Start the sequence of `seed` (an int; its low 64 bits count).
+
+        Args:
+            sequence: "philox", ours, which any thread can begin anywhere; or "pytorch":
+                the numbers that PyTorch draws on a CPU, for whoever compares a program
+                with PyTorch's. None: as before.
+
+        PyTorch's are drawn by `rand`, `randn`, `randint`, `randperm`, `normal`,
+        `uniform_`, `normal_` (with them the first weights of layers), `dropout`, and
+        `multinomial` of one sample or without replacement; float32 and float64 alike,
+        but for the last bits of normal numbers. They are made one after the other, by
+        NumPy. All else has philox's still.
+        """
         if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool):
             raise TypeError(f"manual_seed: got {seed!r}; expected an int")
+        if sequence not in (None, "philox", "pytorch"):
+            raise ValueError(
+                f'manual_seed: sequence is {sequence!r}; expected "philox" or "pytorch"'
+            )
         self.seed, self.offset = int(seed) & (2**64 - 1), 0
+        pytorch = self.twin is not None if sequence is None else sequence == "pytorch"
+        self.twin = Mersenne(self.seed) if pytorch else None
         return self
 
     def initial_seed(self) -> int:
@@ -399,21 +421,71 @@ class Generator:
         self.offset += -(-count // 4)
         return self.seed, start
 
-    def get_state(self) -> dict[str, int]:
-        """What `set_state` needs to come back to this place."""
-        return {"seed": self.seed, "offset": self.offset}
+    def uniform(self, on: Backend, shape: Shape, dtype: DType) -> TensorData:
+        """Uniform numbers in [0, 1) on a device."""
+        if self.twin is None:
+            return on.uniform(shape, dtype, *self.take(numel(shape)))
+        return self.drawn(on, shape, dtype, self.twin.uniform, _whole(dtype))
 
-    def set_state(self, state: dict[str, int]) -> None:
+    def normal(self, on: Backend, shape: Shape, dtype: DType) -> TensorData:
+        """Normal numbers with mean 0 and variance 1 on a device."""
+        if self.twin is None:
+            return on.normal(shape, dtype, *self.take(numel(shape)))
+        return self.drawn(on, shape, dtype, self.twin.normal, _whole(dtype))
+
+    def randint(
+        self, on: Backend, low: int, high: int, shape: Shape, dtype: DType
+    ) -> TensorData:
+        """Integers in [low, high) on a device."""
+        if self.twin is None:
+            return on.randint(low, high, shape, dtype, *self.take(numel(shape)))
+        return self.drawn(on, shape, dtype, self.twin.integers, low, high)
+
+    def drawn(
+        self, on: Backend, shape: Shape, dtype: DType, draw: Callable, *args: Any
+    ) -> TensorData:
+        """`draw(count, *args)`, a method of `twin`, on a device."""
+        values = advance("Generator.drawn", self._drawn, draw, numel(shape), *args)
+        return on.from_numpy(values.astype(dtype.numpy, copy=False).reshape(shape))
+
+    def _drawn(self, draw: Callable, *args: Any) -> Any:
+        return draw(*args)
+
+    def whole(self) -> int:
+        """A number below 2**63, as PyTorch draws seeds. Only with its sequence."""
+        assert self.twin is not None
+        return int(
+            advance("Generator.drawn", self._drawn, self.twin.integers, 1, 0, 2**63)[0]
+        )
+
+    def get_state(self) -> dict[str, Any]:
+        """What `set_state` needs to come back to this place."""
+        state: dict[str, Any] = {"seed": self.seed, "offset": self.offset}
+        return state if self.twin is None else state | {"twin": self.twin.get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
         """Go to a place that `get_state` gave."""
         self.seed, self.offset = int(state["seed"]), int(state["offset"])
+        self.twin = Mersenne(0) if "twin" in state else None
+        if self.twin is not None:
+            self.twin.set_state(state["twin"])
 
 
-default_generator = Generator(0)
+def _whole(dtype: DType) -> Any:
+    """NumPy's type that numbers are drawn in: halves are rounded from float32."""
+    return np.float32 if dtype.half else dtype.numpy
 
 
-def manual_seed(seed: int) -> Generator:
-    """Start the default generator anew, for all devices."""
-    return default_generator.manual_seed(seed)
+default_generator = Generator(0, sequence=os.environ.get("MINITORCH_RANDOM", "philox"))
+
+
+def manual_seed(seed: int, sequence: str | None = None) -> Generator:
+    """Start the default generator anew, for all devices; see `Generator.manual_seed`.
+
+    Until a program says which sequence, the environment variable MINITORCH_RANDOM does:
+    "pytorch" or "philox".
+    """
+    return default_generator.manual_seed(seed, sequence)
 
 
 def initial_seed() -> int:
@@ -421,12 +493,12 @@ def initial_seed() -> int:
     return default_generator.initial_seed()
 
 
-def get_rng_state() -> dict[str, int]:
+def get_rng_state() -> dict[str, Any]:
     """Where the default generator is, for all devices. (PyTorch's is a tensor.)"""
     return default_generator.get_state()
 
 
-def set_rng_state(new_state: dict[str, int]) -> None:
+def set_rng_state(new_state: dict[str, Any]) -> None:
     """Go to a place that `get_rng_state` gave."""
     default_generator.set_state(new_state)
 
@@ -440,8 +512,8 @@ def rand(
 ) -> Tensor:
     """Uniform random numbers in [0, 1)."""
     shape, kind = _shape("rand", size), _floating_dtype("rand", dtype)
-    seed, offset = (generator or default_generator).take(numel(shape))
-    return _finish(_on(device, kind).uniform(shape, kind, seed, offset), requires_grad)
+    chosen = generator or default_generator
+    return _finish(chosen.uniform(_on(device, kind), shape, kind), requires_grad)
 
 
 def randn(
@@ -453,8 +525,8 @@ def randn(
 ) -> Tensor:
     """Normal random numbers with mean 0 and variance 1."""
     shape, kind = _shape("randn", size), _floating_dtype("randn", dtype)
-    seed, offset = (generator or default_generator).take(numel(shape))
-    return _finish(_on(device, kind).normal(shape, kind, seed, offset), requires_grad)
+    chosen = generator or default_generator
+    return _finish(chosen.normal(_on(device, kind), shape, kind), requires_grad)
 
 
 def normal(
@@ -505,18 +577,19 @@ def randint(
         )
     shape = _shape("randint", (size,))
     kind = _dtype(dtype, dtypes.int64)
-    seed, offset = (generator or default_generator).take(numel(shape))
-    return Tensor(_on(device, kind).randint(low, high, shape, kind, seed, offset))
+    chosen = generator or default_generator
+    return Tensor(chosen.randint(_on(device, kind), low, high, shape, kind))
 
 
 def randperm(
     n: int, *, device: str | None = None, generator: Generator | None = None
 ) -> Tensor:
     """A random order of 0, 1, ... n - 1 (int64)."""
-    keys = randint(
-        0, 2**31, _shape("randperm", (n,)), device=device, generator=generator
-    )
-    return keys.argsort()
+    shape, chosen = _shape("randperm", (n,)), generator or default_generator
+    if chosen.twin is None:
+        return randint(0, 2**31, shape, device=device, generator=generator).argsort()
+    on, draw = _on(device), chosen.twin.permutation
+    return Tensor(chosen.drawn(on, shape, dtypes.int64, draw))
 
 
 def rand_like(input: Tensor, **options: Any) -> Tensor:

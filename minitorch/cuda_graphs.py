@@ -221,10 +221,11 @@ class Capture(Executor):
             return None
         if isinstance(owner, Clipped):
             self.clipped.append(owner)
-        elif owner is not default_generator:
+        elif owner is not default_generator or owner.twin is not None:
             raise RuntimeError(
                 "random numbers in a CUDA graph come from the default generator, which "
-                "moves on at each replay; leave out generator=, and use manual_seed"
+                "moves on at each replay; leave out generator=, and use manual_seed, "
+                'with sequence="philox"'
             )
         return run(*args)
 

@@ -143,7 +143,13 @@ def random_split(
     Errors: ValueError where the sum does not fit, or for a seed below 0.
     """
     sizes = _split_sizes(len(dataset), lengths)
-    order = shuffled(sum(sizes), choose_seed("random_split", seed, generator))
+    from minitorch.creation import default_generator, randperm
+
+    chosen = choose_seed("random_split", seed, generator)
+    if (generator or default_generator).twin is not None and seed == 0:
+        order = randperm(sum(sizes), generator=generator).numpy()  # as in PyTorch
+    else:
+        order = shuffled(sum(sizes), chosen)
     ends = np.cumsum(sizes)
     return [
         Subset(dataset, order[end - size : end].tolist())

@@ -39,6 +39,7 @@ from minitorch.data.sampler import (
     SequentialSampler,
 )
 from minitorch.data.workers import WorkerOptions, Workers
+from minitorch.mersenne import Mersenne
 from minitorch.warn import warn
 
 _whole_number = partial(whole_number, "DataLoader")
@@ -98,7 +99,9 @@ class DataLoader:
     sampler       a `RandomSampler`, `SequentialSampler` or `DistributedSampler` of the
                   data set, instead of shuffle
     drop_last     leave out the last batch if it is not full
-    seed          of the shuffling, 0 or more; or give a generator to draw it from
+    seed          of the shuffling, 0 or more; or give a generator to draw it from.
+                  With neither, after `manual_seed(n, sequence="pytorch")`, the orders
+                  are PyTorch's
     prefetch      batches to make ahead, in a thread or by each worker; 0: make them
                   when asked for
     collate_fn    list of samples -> batch; default `default_collate`
@@ -165,6 +168,7 @@ class DataLoader:
         self.sampler = _checked(sampler, self.shuffle)
         self.drop_last = bool(drop_last)
         self.seed = choose_seed("DataLoader", seed, generator)
+        self._chosen = seed != 0 or generator is not None
         self.prefetch = _whole_number("prefetch", prefetch, least=0)
         self.workers = WorkerOptions(
             _whole_number("num_workers", num_workers, least=0),
@@ -196,6 +200,8 @@ class DataLoader:
     def __iter__(self) -> Iterator[Any]:
         epoch, start = self._next_epoch, self._next_batch
         self._next_epoch, self._next_batch = epoch + 1, 0
+        if start == 0:
+            self._draw_seed()
         position = _Position(epoch, start)
         self._latest = position
         by_workers = self.workers.count > 0
@@ -277,9 +283,27 @@ class DataLoader:
         """The indices of all samples in the order of this epoch."""
         if self.sampler is not None:
             return self.sampler.order(self.seed, epoch)
+        if self.shuffle and self._as_pytorch():
+            return Mersenne(self.seed).permutation(len(self.dataset))
         if self.shuffle:
             return shuffled(len(self.dataset), self.seed, epoch)
         return np.arange(len(self.dataset), dtype=np.int64)
+
+    def _as_pytorch(self) -> bool:
+        """Whether orders are PyTorch's: see `minitorch.manual_seed`."""
+        from minitorch.creation import default_generator
+
+        return default_generator.twin is not None and not self._chosen
+
+    def _draw_seed(self) -> None:
+        """Where PyTorch's numbers are drawn, take what its loader takes: a number for
+        workers, and the seed of an epoch's order."""
+        from minitorch.creation import default_generator
+
+        if self._as_pytorch():
+            default_generator.whole()
+            if self.shuffle:
+                self.seed = default_generator.whole()
 
     def _batch_maker(self) -> Callable[[Indices], Any]:
         """indices [B] -> batch, by the quickest way that this data set offers."""

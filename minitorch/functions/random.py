@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from minitorch.arguments import check_floating
-from minitorch.dtypes import finfo, float32, promote
+from minitorch.dtypes import finfo, float32, float64, promote
 from minitorch.function import Context, Function
 from minitorch.functions.indexing import MOST_READ
 from minitorch.functions.operands import cast
@@ -49,8 +49,19 @@ def dropout(x: Tensor, p: float = 0.5, generator: Generator | None = None) -> Te
     check_floating("dropout", x)
     if p == 1.0:
         return x * 0.0
-    seed, offset = (generator or default_generator).take(x.numel())
-    return Dropout.apply(x, float(p), seed, offset)
+    chosen = generator or default_generator
+    if chosen.twin is not None:
+        return x * _mask(x, p, chosen)
+    return Dropout.apply(x, float(p), *chosen.take(x.numel()))
+
+
+def _mask(x: Tensor, p: float, generator: Generator) -> Tensor:
+    """1 / (1 - p) and 0 in the shape of x, from the numbers that PyTorch draws."""
+    from minitorch.creation import rand
+
+    shape, device = x.raw.shape, x.raw.device
+    kept = rand(shape, dtype=float64, device=device, generator=generator) < 1 - p
+    return kept.to(x.dtype) / (1 - p)
 
 
 def check_probability(p: float) -> None:
@@ -81,10 +92,11 @@ def multinomial(
     weights are all 0, and, without replacement, for more samples than places with a
     weight above 0. All weights are read for that.
     """
-    from minitorch.creation import rand_like
+    from minitorch.creation import default_generator, rand_like
 
     weights = check_floating("multinomial", input).detach()
-    weights = cast(weights, promote(weights.dtype, float32))
+    exact = (generator or default_generator).twin is not None  # as PyTorch draws
+    weights = cast(weights, promote(weights.dtype, float64 if exact else float32))
     shape = weights.raw.shape
     if len(shape) not in (1, 2) or shape[-1] == 0:
         raise ValueError(
@@ -96,10 +108,23 @@ def multinomial(
         )
     if shape[0]:
         _check_weights(weights, 1 if replacement else num_samples)
+    if replacement and exact and num_samples > 1:
+        return _by_sums(weights, num_samples, generator)
     if replacement:
         weights = weights.unsqueeze(-2).expand(*shape[:-1], num_samples, shape[-1])
     rates = race(weights, rand_like(weights, generator=generator))
     return rates.argmax(-1) if replacement else rates.topk(num_samples, -1)[1]
+
+
+def _by_sums(weights: Tensor, count: int, generator: Generator | None) -> Tensor:
+    """Places, as PyTorch draws several with replacement: where the sums reach them."""
+    from minitorch.creation import rand
+
+    sums = weights.cumsum(-1)
+    shape, device = (*weights.raw.shape[:-1], count), weights.raw.device
+    drawn = rand(shape, dtype=float64, device=device, generator=generator)
+    sums = (sums / sums[..., -1:]).unsqueeze(-2)
+    return (sums < drawn.unsqueeze(-1)).sum(-1).clamp(max=weights.raw.shape[-1] - 1)
 
 
 def race(weights: Tensor, uniform: Tensor) -> Tensor:

@@ -70,16 +70,16 @@ class MultiheadAttention(Module):
         if len(set(widths.values())) == 1:
             shapes = {"in_proj_weight": (3 * embed_dim, embed_dim)}
         for name in (*[f"{x}_proj_weight" for x in widths], "in_proj_weight"):
-            self.register_parameter(name, None)
-            if name in shapes:
-                weight = Parameter(empty(shapes[name], **options))
-                init.xavier_uniform_(weight)
-                self.register_parameter(name, weight)
+            made = name in shapes
+            weight = Parameter(empty(shapes[name], **options)) if made else None
+            self.register_parameter(name, weight)
         first = Parameter(zeros(3 * embed_dim, **options)) if bias else None
         self.register_parameter("in_proj_bias", first)
         self.out_proj = Linear(embed_dim, embed_dim, bias, **options)
         if self.out_proj.bias is not None:
             init.zeros_(self.out_proj.bias)
+        for name in shapes:  # last, as in PyTorch: the same seed gives its weights
+            init.xavier_uniform_(getattr(self, name))
 
     def forward(
         self,

@@ -428,6 +428,10 @@ class InPlace(Variable):
         from minitorch.creation import default_generator
 
         check_floating(name, self)
+        if default_generator.twin is not None:
+            draw = default_generator.normal if normal else default_generator.uniform
+            made = self.wrap(draw(self.backend, self.raw.shape, self.raw.dtype))
+            return self.copy_(made * affine[0] + affine[1])
         numbers = normal, *default_generator.take(self.numel()), *affine
 
         def drawn(old: Tensor) -> Tensor:

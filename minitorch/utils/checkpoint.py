@@ -181,7 +181,7 @@ def shapes_of(saved: Saved) -> list[Any]:
 
 
 @contextmanager
-def _random_numbers(state: dict[str, int] | None) -> Any:
+def _random_numbers(state: dict[str, Any] | None) -> Any:
     """For a block, the default generator at another place."""
     before = default_generator.get_state()
     if state is not None:

@@ -103,7 +103,7 @@ def own_numbers(group: ProcessGroup) -> Iterator[None]:
     before = default_generator.get_state()
     seed = np.random.SeedSequence((before["seed"], group.rank()))
     own = int(seed.generate_state(1, np.uint64)[0])
-    default_generator.set_state({**before, "seed": own})
+    default_generator.set_state({"seed": own, "offset": before["offset"]})
     try:
         yield
     finally:

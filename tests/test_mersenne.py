@@ -1,0 +1,193 @@
+"""The numbers that PyTorch draws on a CPU: from one seed, both libraries' programs have
+the same weights, batches, zeros of dropout and samples, and so the same losses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minitorch
+from minitorch.data import DataLoader, TensorDataset, random_split
+
+SEEDS = (0, 1337, 2**32 + 5)
+
+
+@pytest.fixture(autouse=True)
+def own_numbers() -> Iterator[None]:
+    before, theirs = minitorch.get_rng_state(), torch.get_rng_state()
+    yield
+    minitorch.set_rng_state(before)
+    torch.set_rng_state(theirs)
+
+
+def seeded(seed: int) -> None:
+    torch.manual_seed(seed)
+    minitorch.manual_seed(seed, sequence="pytorch")
+
+
+def same(draw: Callable[[Any], Any], atol: float = 0.0) -> None:
+    expected, found = draw(torch).detach().numpy(), draw(minitorch).detach().numpy()
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
+
+
+DRAWS: dict[str, tuple[Callable[[Any], Any], float]] = {
+    "rand": (lambda t: t.rand(3, 5), 0),
+    "rand of float64": (lambda t: t.rand(7, dtype=t.float64), 0),
+    "randn of few": (lambda t: t.randn(5), 0),
+    "randn of one": (lambda t: t.randn(()), 0),
+    "randn of 16": (lambda t: t.randn(16), 3e-7),
+    "randn of 17": (lambda t: t.randn(17), 3e-7),
+    "randn of float64": (lambda t: t.randn(100, dtype=t.float64), 1e-15),
+    "randn of few of float64": (lambda t: t.randn(3, dtype=t.float64), 1e-15),
+    "randn of many": (lambda t: t.randn(2**20 + 37), 1e-6),
+    "normal": (lambda t: t.normal(1.0, 3.0, (33,)), 1e-6),
+    "randint": (lambda t: t.randint(10, (2, 4)), 0),
+    "randint below 0": (lambda t: t.randint(-5, 3, (9,)), 0),
+    "randint of a wide range": (lambda t: t.randint(2**31, (9,)), 0),
+    "randperm": (lambda t: t.randperm(101), 0),
+    "randperm of nothing": (lambda t: t.randperm(0), 0),
+    "rand of nothing": (lambda t: t.rand(0), 0),
+    "uniform_": (lambda t: t.empty(3, 9).uniform_(-2, 5), 5e-7),
+    "normal_": (lambda t: t.empty(5, 9).normal_(1, 2), 1e-6),
+    "dropout": (lambda t: t.nn.functional.dropout(t.ones(50), 0.3), 0),
+    "a sample": (lambda t: t.multinomial(t.arange(50).float(), 1), 0),
+    "samples": (lambda t: t.multinomial(t.ones(3, 50), 7), 0),
+    "samples again": (lambda t: t.multinomial(t.arange(50).float(), 99, True), 0),
+    "Linear": (lambda t: t.nn.Linear(7, 5).weight, 1e-6),
+    "Linear's bias": (lambda t: t.nn.Linear(7, 5).bias, 1e-6),
+    "Embedding": (lambda t: t.nn.Embedding(7, 5).weight, 1e-6),
+    "Conv2d": (lambda t: t.nn.Conv2d(2, 3, 3).bias, 1e-6),
+    "LSTM": (lambda t: t.nn.LSTM(3, 4, 2).weight_hh_l1, 1e-6),
+    "attention": (lambda t: t.nn.MultiheadAttention(8, 2).in_proj_weight, 1e-6),
+    "a block": (lambda t: t.nn.TransformerEncoderLayer(8, 2, 9).linear2.weight, 1e-6),
+    "orthogonal_": (lambda t: t.nn.init.orthogonal_(t.empty(5, 5)), 1e-5),
+    "trunc_normal_": (lambda t: t.nn.init.trunc_normal_(t.empty(20)), 1e-6),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_one_seed_draws_the_same(name: str) -> None:
+    for seed in SEEDS:
+        seeded(seed)
+        same(*DRAWS[name])
+        same(lambda t: t.rand(3))  # both have drawn as much
+
+
+@given(st.lists(st.sampled_from(sorted(DRAWS)), max_size=6), st.integers(-9, 2**63))
+def test_any_order_of_draws_is_the_same(names: list[str], seed: int) -> None:
+    seeded(seed)
+    for name in names:
+        same(*DRAWS[name])
+
+
+def test_all_devices_draw_the_same(device: str) -> None:
+    minitorch.manual_seed(3, sequence="pytorch")
+    theirs = torch.Generator().manual_seed(3)
+    found = minitorch.randn(20, device=device), minitorch.rand(4, 3, device=device)
+    expected = torch.randn(20, generator=theirs), torch.rand(4, 3, generator=theirs)
+    for mine, other in zip(found, expected):
+        np.testing.assert_allclose(mine.cpu().numpy(), other.numpy(), atol=3e-7)
+    half = minitorch.randn(20, device=device, dtype=minitorch.bfloat16)
+    again = torch.randn(20, generator=theirs)
+    np.testing.assert_allclose(half.float().cpu().numpy(), again.numpy(), rtol=1e-2)
+
+
+def test_a_generator_of_ones_own() -> None:
+    mine = minitorch.Generator(sequence="pytorch").manual_seed(5)
+    theirs = torch.Generator().manual_seed(5)
+    assert minitorch.randperm(9, generator=mine).tolist() == (
+        torch.randperm(9, generator=theirs).tolist()
+    )
+    parts = random_split(range(9), [4, 5], generator=mine)
+    others = torch.utils.data.random_split(range(9), [4, 5], generator=theirs)
+    assert [list(part) for part in parts] == [list(part) for part in others]
+
+
+def test_a_state_goes_back_in_the_middle_of_a_pair(tmp_path: Path) -> None:
+    minitorch.manual_seed(1, sequence="pytorch")
+    minitorch.randn(3)
+    minitorch.save({"random": minitorch.get_rng_state()}, tmp_path / "state")
+    expected = minitorch.randn(4).tolist(), minitorch.rand(2).tolist()
+    minitorch.manual_seed(9, sequence="philox")
+    minitorch.set_rng_state(minitorch.load(tmp_path / "state")["random"])
+    assert (minitorch.randn(4).tolist(), minitorch.rand(2).tolist()) == expected
+
+
+def trained(t: Any, loader: Callable[..., Any], dataset: Any) -> list[float]:
+    """The losses of a small network with dropout, three epochs."""
+    x, y = t.randn(50, 1, 8, 8), t.randint(3, (50,))
+    model = t.nn.Sequential(
+        t.nn.Conv2d(1, 4, 3), t.nn.ReLU(), t.nn.Flatten(), t.nn.Dropout(0.2),
+        t.nn.Linear(144, 3),
+    )  # fmt: skip
+    optimizer = t.optim.Adam(model.parameters(), lr=1e-2)
+    batches, rest = loader(dataset(x, y), 16, shuffle=True), loader(dataset(x, y), 20)
+    losses = []
+    for _ in range(3):
+        for a, b in batches:
+            optimizer.zero_grad()
+            loss = t.nn.functional.cross_entropy(model(a), b)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        losses += [t.nn.functional.cross_entropy(model(a), b).item() for a, b in rest]
+    return losses
+
+
+def test_a_program_has_the_same_losses() -> None:
+    seeded(1)
+    theirs = torch.utils.data
+    expected = trained(torch, theirs.DataLoader, theirs.TensorDataset)
+    found = trained(minitorch, DataLoader, TensorDataset)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_an_epoch_goes_on_in_its_order() -> None:
+    minitorch.manual_seed(2, sequence="pytorch")
+    loader = DataLoader(TensorDataset(minitorch.arange(10)), 3, shuffle=True)
+    batches = iter(loader)
+    next(batches)
+    state, rest = loader.state_dict(), [b.tolist() for (b,) in batches]
+    other = DataLoader(TensorDataset(minitorch.arange(10)), 3, shuffle=True)
+    other.load_state_dict(state)
+    assert [b.tolist() for (b,) in other] == rest
+
+
+def test_the_environment_chooses() -> None:
+    code = (
+        "import minitorch; minitorch.manual_seed(1337); print(minitorch.rand(1).item())"
+    )
+    environment = {**os.environ, "MINITORCH_RANDOM": "pytorch"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    torch.manual_seed(1337)
+    assert float(found.stdout) == torch.rand(1).item(), found.stderr
+    environment["MINITORCH_RANDOM"] = "numpy"
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert '\'numpy\'; expected "philox" or "pytorch"' in found.stderr
+
+
+def test_our_own_sequence_comes_back() -> None:
+    minitorch.manual_seed(4, sequence="philox")
+    expected = minitorch.rand(5).tolist()
+    minitorch.manual_seed(4, sequence="pytorch")
+    minitorch.rand(5)
+    assert minitorch.manual_seed(4).twin is not None  # the sequence stays
+    minitorch.manual_seed(4, sequence="philox")
+    assert minitorch.rand(5).tolist() == expected
+    with pytest.raises(ValueError, match="sequence is 'mt19937'"):
+        minitorch.manual_seed(4, sequence="mt19937")
