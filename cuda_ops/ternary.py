@@ -91,7 +91,7 @@ def zip3(
     """out[i] = fn(a[i], b[i], c[i], value); all broadcast."""
     if out is not None:
         for t in (a, b, c):
-            same = t is out or same_window(t, out) or not overlap(t, out)
+            same = t is out or not overlap(t, out) or same_window(t, out)
             if not (same and out.contiguous):
                 copy_into(out, zip3(fn, a, b, c, value))
                 return out

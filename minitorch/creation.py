@@ -324,8 +324,9 @@ def arange(
     if (end - start) * step < 0:
         raise ValueError(f"arange: a step of {step} never gets from {start} to {end}")
     kind = _dtype(dtype, dtypes.int64 if whole else dtypes.float32)
-    for number in (start, end, step) if whole else ():
-        dtypes.check_number(number, dtypes.int64)
+    if whole and max(abs(start), abs(end), abs(step)) >= 2**31:
+        for number in (start, end, step):
+            dtypes.check_number(number, dtypes.int64)
     count = max(0, math.ceil((end - start) / step))
     last = start + step * (count - 1)
     return _finish(_on(device).arange(start, step, count, kind, last), requires_grad)

@@ -253,13 +253,10 @@ def unique(
         return_counts: also how often each is there.
     """
     values = host_read("unique()", checked_tensor("unique", input).raw)
-    found, inverse, counts = np.unique(
-        values, return_inverse=True, return_counts=True, equal_nan=False
-    )
-    wanted = [found]
+    asked: Any = {"return_inverse": return_inverse, "return_counts": return_counts}
+    found = np.unique(values, equal_nan=False, **asked)
+    arrays = list(found) if return_inverse or return_counts else [found]
     if return_inverse:
-        wanted.append(inverse.reshape(values.shape))
-    if return_counts:
-        wanted.append(counts)
-    made = [input.wrap(input.backend.from_numpy(array)) for array in wanted]
+        arrays[1] = arrays[1].reshape(values.shape)
+    made = [input.wrap(input.backend.from_numpy(array)) for array in arrays]
     return made[0] if len(made) == 1 else tuple(made)
