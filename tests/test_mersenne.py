@@ -164,6 +164,20 @@ def test_an_epoch_goes_on_in_its_order() -> None:
     assert [b.tolist() for (b,) in other] == rest
 
 
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_workers_know_the_order(context: str) -> None:
+    seeded(6)
+    loader = DataLoader(
+        TensorDataset(minitorch.arange(7)), 3, shuffle=True, num_workers=1,
+        multiprocessing_context=context, persistent_workers=True,
+    )  # fmt: skip
+    theirs = torch.utils.data.TensorDataset(torch.arange(7))
+    others = torch.utils.data.DataLoader(theirs, 3, shuffle=True)
+    for _ in range(2):
+        expected = [b.tolist() for (b,) in others]
+        assert [b.tolist() for (b,) in loader] == expected
+
+
 def test_the_environment_chooses() -> None:
     code = (
         "import minitorch; minitorch.manual_seed(1337); print(minitorch.rand(1).item())"

@@ -169,6 +169,7 @@ class DataLoader:
         self.drop_last = bool(drop_last)
         self.seed = choose_seed("DataLoader", seed, generator)
         self._chosen = seed != 0 or generator is not None
+        self._as_pytorch = False  # in the order of its loader
         self.prefetch = _whole_number("prefetch", prefetch, least=0)
         self.workers = WorkerOptions(
             _whole_number("num_workers", num_workers, least=0),
@@ -200,8 +201,7 @@ class DataLoader:
     def __iter__(self) -> Iterator[Any]:
         epoch, start = self._next_epoch, self._next_batch
         self._next_epoch, self._next_batch = epoch + 1, 0
-        if start == 0:
-            self._draw_seed()
+        self._draw_seed(start == 0)
         position = _Position(epoch, start)
         self._latest = position
         by_workers = self.workers.count > 0
@@ -283,24 +283,19 @@ class DataLoader:
         """The indices of all samples in the order of this epoch."""
         if self.sampler is not None:
             return self.sampler.order(self.seed, epoch)
-        if self.shuffle and self._as_pytorch():
+        if self.shuffle and self._as_pytorch:
             return Mersenne(self.seed).permutation(len(self.dataset))
         if self.shuffle:
             return shuffled(len(self.dataset), self.seed, epoch)
         return np.arange(len(self.dataset), dtype=np.int64)
 
-    def _as_pytorch(self) -> bool:
-        """Whether orders are PyTorch's: see `minitorch.manual_seed`."""
+    def _draw_seed(self, new: bool) -> None:
+        """Where PyTorch's numbers are drawn (`minitorch.manual_seed`), take what its
+        loader takes for a new epoch: a number for workers, and the order's seed."""
         from minitorch.creation import default_generator
 
-        return default_generator.twin is not None and not self._chosen
-
-    def _draw_seed(self) -> None:
-        """Where PyTorch's numbers are drawn, take what its loader takes: a number for
-        workers, and the seed of an epoch's order."""
-        from minitorch.creation import default_generator
-
-        if self._as_pytorch():
+        self._as_pytorch = default_generator.twin is not None and not self._chosen
+        if self._as_pytorch and new:
             default_generator.whole()
             if self.shuffle:
                 self.seed = default_generator.whole()

@@ -173,7 +173,7 @@ class SharedGPT:
     def seed(self, step: int) -> None:
         """Random numbers of dropout, from here on: those of a step, the same for ranks
         that share layers and others for others, also when a run was resumed."""
-        manual_seed(self.drawing)
+        manual_seed(self.drawing, sequence="philox")  # which goes to any place at once
         default_generator.offset = step * DRAWN  # a CUDA graph can follow this
 
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
