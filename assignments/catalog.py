@@ -10,6 +10,7 @@ on a device (`earned`) and on all (`points`). All of it stands in
     before = "a2 (strides); what a thread is"   # what it builds on
     able = "write loops ..."                    # what one can do afterwards
     files = ["fast_ops/elementwise.py", ...]    # of the library, or of the folder
+    allows = ["numpy.stack", ...]               # beside `grading/allowed.py`
 
     [[task]]
     id = "a3.1"
@@ -153,6 +154,7 @@ class Assignment:
     before: str = ""
     able: str = ""
     questions: tuple[Question, ...] = ()
+    allows: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -278,6 +280,7 @@ def _read(folder: Path) -> Assignment:
         tuple(_file(folder, path) for path in values["files"]),
         **{key: values[key] for key in ("hours", "before", "able") if key in values},
         questions=tuple(Question(**entry) for entry in values.get("question", ())),
+        allows=tuple(values.get("allows", ())),
     )
 
 

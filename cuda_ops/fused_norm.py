@@ -65,13 +65,18 @@ def dropper(fit: Fit) -> Any:
             z[k + 3] = z[k + 3] * scale if w3 >= limit else zero
 
     def drop_1(z, key0, key1, offset, base, at, n, t, limit, scale):
+        # Words become bits first: the long loop stays one, and a loop's index can reach
+        # no register, which would send z through memory.
+        kept = 0
         for v in range(items):
             e = at + v * group + t
             w0, w1, w2, w3 = draw(key0, key1, offset, base, e // 4)
             low = w0 if e % 2 == 0 else w1
             high = w2 if e % 2 == 0 else w3
             word = low if e % 4 < 2 else high
-            z[v] = z[v] * scale if word >= limit else zero
+            kept |= (word >= limit) << v
+        for v in range(items):
+            z[v] = z[v] * scale if kept >> v & 1 else zero
 
     return device(drop_4 if fit.width == 4 else drop_1)
 

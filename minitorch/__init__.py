@@ -161,6 +161,7 @@ from minitorch.functions.matmul import (
     mv,
     outer,
 )
+from minitorch.functions.matrices import diag, hstack, trace, vstack
 from minitorch.functions.movement import (
     broadcast_to,
     cat,
@@ -200,7 +201,7 @@ from minitorch.functions.order import (
     topk,
     unique,
 )
-from minitorch.functions.random import multinomial
+from minitorch.functions.random import bernoulli, multinomial
 from minitorch.functions.reduce import (
     all,
     amax,
@@ -241,6 +242,7 @@ LATER = (
     "backends",
     "distributed",
     "distributions",
+    "linalg",
     "models",
     "multiprocessing",
     "nn",

@@ -1,6 +1,6 @@
 """What PyTorch has and this library has not, and what to write instead.
 
-With this file `minitorch.nn.ConvTranspose1d` is an error that says how to go on.
+With this file `minitorch.nn.UpsamplingNearest2d` is an error that says how to go on.
 """
 
 from __future__ import annotations
@@ -10,30 +10,22 @@ from collections.abc import Callable
 
 COMPLEX = "there are no complex numbers; keep the real and the imaginary part apart"
 CREATE = "use tensor(data, dtype=...), or empty(sizes)"
-JOIN = "use cat or stack"
-NUMPY = (
-    "ask NumPy, without gradients: tensor(numpy.linalg.solve(a.numpy(), b.numpy())); "
-    "norms of vectors are norm's"
-)
+NUMPY = "ask NumPy, without gradients: tensor(numpy.linalg.solve(a.numpy(), b.numpy()))"
 PASS = "there is no such default; pass dtype= and device=, or call .to(...)"
 SHORT = "ints are int64, int32 or int8; use one of these, or bool"
 INSTEAD = {
     **dict.fromkeys(("complex", "complex64", "fft", "polar"), COMPLEX),
     **dict.fromkeys(("BoolTensor", "DoubleTensor", "IntTensor"), CREATE),
-    "bernoulli": "draw with rand(sizes) < p",
-    **dict.fromkeys(("hstack", "vstack"), JOIN),
-    **dict.fromkeys(("cholesky", "det", "inverse", "linalg", "logdet"), NUMPY),
-    **dict.fromkeys(("pinverse", "qr", "slogdet", "svd"), NUMPY),
-    "trace": "use einsum('ii->', x)",
-    "diag": "use x[i, i] with i = arange(n), or eye(n) * x for a matrix",
+    **dict.fromkeys(("cholesky", "det", "eigh", "inv", "inverse", "logdet"), NUMPY),
+    **dict.fromkeys(("matrix_norm", "pinverse", "qr", "slogdet", "solve"), NUMPY),
+    "svd": NUMPY,
     "vmap": "write the batch as a dimension; operations broadcast",
     **dict.fromkeys(("int16", "short", "uint8"), SHORT),
     **dict.fromkeys(("get_default_dtype", "set_default_device"), PASS),
     **dict.fromkeys(("set_default_dtype", "set_default_tensor_type"), PASS),
     **dict.fromkeys(("UpsamplingBilinear2d", "UpsamplingNearest2d"), "use nn.Upsample"),
-    "ConvTranspose1d": "use nn.ConvTranspose2d on x.unsqueeze(-2)",
-    "InstanceNorm2d": "use nn.GroupNorm(C, C, affine=False)",
-    "ParameterList": "use nn.ParameterDict",
+    "Bilinear": "use einsum('...i,oij,...j->...o', x1, weight, x2) + bias",
+    "EmbeddingBag": "use nn.Embedding, and sum, mean or index_add_",
     "detect_anomaly": "ask isfinite(x).all() where a NaN may come from",
     "func": "use autograd.grad, with create_graph=True for higher derivatives",
     "jit": "use minitorch.compile, or leave it out",

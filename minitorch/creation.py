@@ -393,10 +393,10 @@ class Generator:
                 with PyTorch's. None: as before.
 
         PyTorch's are drawn by `rand`, `randn`, `randint`, `randperm`, `normal`,
-        `uniform_`, `normal_` (with them the first weights of layers), `dropout`, and
-        `multinomial` of one sample or without replacement; float32 and float64 alike,
-        but for the last bits of normal numbers. They are made one after the other, by
-        NumPy. All else has philox's still.
+        `uniform_`, `normal_` (with them the first weights of layers), `bernoulli`,
+        `bernoulli_`, `dropout`, and `multinomial` of one sample or without replacement;
+        float32 and float64 alike, but for the last bits of normal numbers. They are
+        made one after the other, by NumPy. All else has philox's still.
         """
         if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool):
             raise TypeError(f"manual_seed: got {seed!r}; expected an int")

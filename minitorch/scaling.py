@@ -163,12 +163,12 @@ class PowerLaw(NamedTuple):
 def _positive(name: str, least: int, **arrays: Any) -> list[Floats]:
     """The arrays as float64 [n], checked: as long as each other, and above 0."""
     found = [np.asarray(a, np.float64) for a in arrays.values()]
-    sizes = {a.shape for a in found}
-    if len(sizes) > 1 or found[0].ndim != 1 or len(np.unique(found[0])) < least:
+    sizes, different = {a.shape for a in found}, len(np.unique(found[0]))
+    if len(sizes) > 1 or found[0].ndim != 1 or different < least:
         shapes = ", ".join(f"{n} {a.shape}" for n, a in zip(arrays, found))
         raise ValueError(
             f"{name}: got {shapes}; expected as many numbers of each, with {least} "
-            f"different values of {next(iter(arrays))} at least"
+            f"different values of {next(iter(arrays))} at least, and not {different}"
         )
     for what, a in zip(arrays, found):
         bad = a[~(np.isfinite(a) & (a > 0))]
@@ -353,10 +353,16 @@ def fit_law(
         starts: theta to begin with, see `objective`.
 
     Errors: ValueError for numbers that are not above 0, runs of less than two sizes or
-    two numbers of tokens, and where no start has led anywhere.
+    two numbers of tokens, less than five different runs, which is what the law has
+    unknowns, and where no start has led anywhere.
     """
     arrays = _positive("fit_law", 2, N=N, D=D, loss=loss)
     _positive("fit_law", 2, D=D)
+    if (runs := len({*zip(*arrays[:2])})) < len(Law._fields):
+        raise ValueError(
+            f"fit_law: got {runs} different runs (N, D) for the {len(Law._fields)} "
+            f"unknowns {', '.join(Law._fields)}; expected as many runs at least"
+        )
     logs = [tensor(np.log(a), dtype=float64) for a in arrays]
     # BEGIN SOLUTION a16.4
     best, least = None, math.inf

@@ -741,6 +741,10 @@ MOVEMENT = [
         [((3, 3),)],
         oracle=functional("pad", pad=(-1, 2, 1, -1)),
     ),
+    on("diag", method("diag"), (3,), (0,), (3, 4), (4, 3), (1, 1), (0, 3)),
+    on("diag_1", method("diag", 1), (3,), (0,), (3, 4), (4, 3), (4, 1)),
+    on("diag_minus", method("diag", -2), (3,), (0,), (3, 4), (4, 3), (2, 1)),
+    on("trace", method("trace"), (3, 3), (3, 4), (4, 1), (0, 2), kinds="fi"),
     on("tril", method("tril"), (3, 4), (4, 3), (2, 3, 3), (0, 3)),
     on("triu", method("triu", 1), (3, 4), (4, 3), (2, 3, 3)),
     on("tril_minus", method("tril", -1), (3, 4), (4, 3)),
@@ -751,6 +755,16 @@ MOVEMENT = [
     ),
     Operation("cat_1", lambda m, x, y: m.cat((x, y), -1), [((2, 3), (2, 2))]),
     Operation("concat", lambda m, x, y: m.concat((x, y), axis=1), [((2, 3),) * 2]),
+    Operation(
+        "hstack",
+        lambda m, x, y: m.hstack([x, y]),
+        [((2, 3), (2, 1)), ((3,), ()), ((2, 1, 2), (2, 2, 2))],
+    ),
+    Operation(
+        "vstack",
+        lambda m, x, y: m.vstack([x, y]),
+        [((3,), (3,)), ((3,), (2, 3)), ((), ()), ((1, 2, 2), (2, 2, 2))],
+    ),
     Operation("stack", lambda m, x, y: m.stack([x, y]), [((2, 3),) * 2, ((),) * 2]),
     Operation("stack_1", lambda m, x, y: m.stack([x, y], dim=-1), [((2, 3),) * 2]),
     on("to_double", lambda m, x: x.to(m.float64), (2, 3), (), (0,)),
@@ -1064,6 +1078,7 @@ IN_PLACE = [
     in_place("masked_fill_", lambda x, y: x.masked_fill_(x > 0, 2.5)),
     in_place("uniform_", lambda x, y: x.uniform_().mul_(0)),
     in_place("normal_", lambda x, y: x.normal_().mul_(0)),
+    in_place("bernoulli_", lambda x, y: x.bernoulli_(0.5).mul_(0)),
 ]
 
 
@@ -1207,6 +1222,7 @@ FUNCTIONAL = [
     net("adaptive_avg_pool2d", IMAGE, call=lambda f, x: f.adaptive_avg_pool2d(x, 2)),
     net("conv1d", (2, 2, 5), (3, 2, 3)),
     net("conv2d", IMAGE, (3, 2, 3, 3)),
+    net("conv_transpose1d", (2, 2, 5), (2, 3, 3)),
     net("conv_transpose2d", IMAGE, (2, 3, 3, 3)),
     *[
         net(f"interpolate_{mode}", IMAGE, call=call)
@@ -1254,7 +1270,7 @@ WITHOUT_GRADIENT = {
         minitorch.eye minitorch.from_dlpack minitorch.from_numpy minitorch.full
         minitorch.full_like minitorch.linspace minitorch.meshgrid minitorch.ones
         minitorch.ones_like minitorch.rand minitorch.rand_like minitorch.randint
-        minitorch.multinomial Tensor.multinomial
+        minitorch.multinomial Tensor.multinomial minitorch.bernoulli Tensor.bernoulli
         minitorch.randint_like minitorch.randn
         minitorch.randn_like minitorch.randperm
         minitorch.tensor minitorch.zeros minitorch.zeros_like Tensor.new_tensor

@@ -536,6 +536,33 @@ def test_weights_that_cannot_be_drawn_from(weights, count, text):
         minitorch.multinomial(minitorch.tensor(weights), count)
 
 
+def test_bernoulli_has_the_probabilities(device):
+    """A share of 4,000 is off by 0.04 once in 10^6 times; 0 and 1 are sure."""
+    minitorch.manual_seed(3)
+    for dtype in (minitorch.float32, minitorch.float16, minitorch.float64):
+        p = minitorch.tensor([0.0, 0.3, 1.0], device=device, dtype=dtype)
+        drawn = minitorch.bernoulli(p.expand(4000, 3))
+        assert drawn.dtype is dtype and set(drawn.unique().tolist()) == {0.0, 1.0}
+        same = minitorch.zeros(4000, 3, device=device, dtype=minitorch.int64)
+        for found in (drawn, same.bernoulli_(p), p.expand(4000, 3).bernoulli()):
+            shares = found.double().mean(0).tolist()
+            np.testing.assert_allclose(shares, [0, 0.3, 1], atol=0.04)
+            assert shares[0] == 0 and shares[2] == 1
+    some = minitorch.empty(4000, device=device).bernoulli_(0.25).mean().item()
+    assert abs(some - 0.25) < 0.04 and not minitorch.ones(9).bernoulli_(0).any()
+    again = [p.bernoulli(generator=minitorch.Generator(7)).tolist() for _ in "ab"]
+    assert again[0] == again[1]
+    assert minitorch.bernoulli(minitorch.ones(0)).shape == (0,)
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.5, math.nan])
+def test_what_is_no_probability(p):
+    with pytest.raises(ValueError, match=r"bernoulli: .* no probability"):
+        minitorch.bernoulli(minitorch.tensor([0.5, p]))
+    with pytest.raises(ValueError, match=r"bernoulli_: p is .* from 0 to 1"):
+        minitorch.ones(2).bernoulli_(p)
+
+
 # ------------------------------------------------------------- other small ones
 
 

@@ -399,7 +399,7 @@ LAYERS = {  # what they need besides the first tensor
     ((1, 1),): "layer_norm rms_norm pad",
     (ONE,): "linear embedding conv1d conv2d bias_activation cosine_similarity mse_loss "
     "l1_loss huber_loss smooth_l1_loss nll_loss cross_entropy binary_cross_entropy "
-    "binary_cross_entropy_with_logits conv_transpose2d kl_div",
+    "binary_cross_entropy_with_logits conv_transpose1d conv_transpose2d kl_div",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 
 import numpy as np
 import pytest
@@ -202,6 +203,31 @@ def test_conv_transpose2d_layer(options, device):
         module.zero_grad()
     check_module(mine, theirs, 4, 5, 3, device=device)
     assert repr(mine) == repr(theirs)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"stride": 3, "padding": 1, "output_padding": 2},
+        {"groups": 2, "dilation": 2},
+    ],
+    ids=str,
+)
+def test_conv_transpose1d_layer(options, device):
+    mine = nn.ConvTranspose1d(4, 6, 3, **options)
+    theirs = tnn.ConvTranspose1d(4, 6, 3, **options)
+    for shape in ((2, 4, 5), (4, 5)):
+        check_module(mine, theirs, *shape, device=device)
+        mine.zero_grad(), theirs.zero_grad()
+    assert repr(mine) == repr(theirs)
+    x, tx = pair(1, 4, 4, device=device)
+    size = (mine(x).shape[-1],)
+    same(mine(x, size), theirs(tx, size))
+    with pytest.raises(ValueError, match=r"input is \(2,\) and the weight \(4, "):
+        mine(minitorch.ones(2, device=device))
+    with pytest.raises(ValueError, match="conv_transpose1d: stride is"):
+        F.conv_transpose1d(x, mine.weight, stride=(1, 2))
 
 
 def test_conv_transpose2d_beginnings_sizes_and_errors():
@@ -450,6 +476,29 @@ def test_group_norm_layer(options, device):
     mine, theirs = nn.GroupNorm(2, 4, **options), tnn.GroupNorm(2, 4, **options)
     check_module(mine, theirs, 3, 4, 5, device=device)
     assert repr(mine) == repr(theirs) or not known
+
+
+@pytest.mark.parametrize("options", [{}, {"affine": True, "eps": 0.1}], ids=str)
+@pytest.mark.parametrize("shape", [(2, 4, 5), (4, 5), (2, 4, 3, 2), (4, 3, 2)])
+def test_instance_norm(shape, options, device):
+    name = "InstanceNorm1d" if 5 in shape else "InstanceNorm2d"
+    mine, theirs = (getattr(lib, name)(4, **options) for lib in (nn, tnn))
+    check_module(mine, theirs, *shape, device=device)
+    for layer in (mine, theirs):
+        layer.zero_grad()
+    check_module(mine.eval(), theirs.eval(), *shape, device=device)
+    assert repr(mine) == re.sub(" bias=(True|False),", "", repr(theirs))
+
+
+def test_instance_norm_errors():
+    for wrong in (
+        lambda: nn.InstanceNorm2d(3, track_running_stats=True),
+        lambda: nn.InstanceNorm1d(3)(minitorch.ones(1, 3, 2, 2)),
+        lambda: nn.InstanceNorm2d(3)(minitorch.ones(3, 2)),
+        lambda: nn.InstanceNorm2d(3)(minitorch.ones(1, 2, 2, 2)),
+    ):
+        with pytest.raises(ValueError, match=r"InstanceNorm|group_norm"):
+            wrong()
 
 
 def test_group_norm_errors():

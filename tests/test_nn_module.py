@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -350,6 +351,24 @@ def test_module_dict():
     del table["a"]
     assert len(table) == 0 and list(table.items()) == []
     assert len(nn.ModuleDict(None)) == len(nn.ParameterDict(None)) == 0
+
+
+def test_parameter_list():
+    for lib in (nn, torch.nn):
+        t = minitorch if lib is nn else torch
+        some = lib.ParameterList([t.ones(2), lib.Parameter(t.zeros(3))])
+        some += [t.ones(1)]
+        assert some.append(t.ones(4)) is some and len(some) == 4
+        assert [len(p) for p in some] == [2, 3, 1, 4] and len(some[-1]) == 4
+        assert [len(p) for p in some[1:3]] == [3, 1] and some[:1][0] is some[0]
+        names = [name for name, _ in some.named_parameters()]
+        assert names == list(some.state_dict()) == ["0", "1", "2", "3"]
+        assert all(type(p) is lib.Parameter and p.requires_grad for p in some)
+        with pytest.raises(IndexError):
+            some[4]
+    with pytest.raises(TypeError, match="arameter"):
+        nn.ParameterList([3])
+    assert len(nn.ParameterList()) == 0
 
 
 trees = st.recursive(

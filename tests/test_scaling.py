@@ -165,8 +165,17 @@ def test_starts_that_lead_nowhere():
         fit_law(n, d, loss, [[math.nan] * 5])
     with pytest.raises(ValueError, match="2 different values of N"):
         fit_law(n * 0 + 5, d, loss)
-    with pytest.raises(ValueError, match="2 different values of D"):
+    with pytest.raises(ValueError, match="2 different values of D at least, and not 1"):
         fit_law(n, d * 0 + 5, loss)
+
+
+def test_fewer_runs_than_unknowns_are_no_law():
+    n, d, loss = (a[:5] for a in made())
+    assert np.isfinite(fit_law(n, d, loss, [(3.0, 0.4, 5.0, 0.4, 0.0)])).all()
+    some = [0, 1, 2, 3, 3, 3]
+    for rows, count in ((some, 4), (some[:2], 2)):
+        with pytest.raises(ValueError, match=f"{count} different runs .* 5 unknowns"):
+            fit_law(n[rows], d[rows], loss[rows])
 
 
 def test_the_objective_is_zero_at_the_truth_and_steep_elsewhere():

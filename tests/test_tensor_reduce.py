@@ -289,6 +289,30 @@ def test_names_of_numpy(name):
         getattr(x, name)(dim=0, axis=1)
 
 
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 4), ()])
+def test_linalg_norms(shape):
+    x, theirs = (lib.linspace(-2, 3, math.prod(shape)) for lib in (minitorch, torch))
+    x, theirs = x.reshape(shape), theirs.reshape(shape)
+    ways = [{}, {"keepdim": True}, {"dim": -1, "ord": 1}, {"dim": -1, "ord": math.inf}]
+    ways += [{"dim": (0, -1)}, {"dim": (0, -1), "ord": "fro"}] * (len(shape) > 1)
+    ways += [{"ord": {1: 1, 2: "fro"}[len(shape)]}] if len(shape) in (1, 2) else []
+    for way in ways:
+        mine, expected = (
+            minitorch.linalg.norm(x, **way),
+            torch.linalg.norm(theirs, **way),
+        )
+        assert_same(mine, expected, 1e-6)
+        if way.get("ord") != "fro":
+            mine = minitorch.linalg.vector_norm(x, **way)
+            assert_same(mine, torch.linalg.vector_norm(theirs, **way), 1e-6)
+
+
+@pytest.mark.parametrize("way", [(2,), (1, (0, 1)), ("fro", 0), (3, 0), ("nuc",)])
+def test_norms_of_matrices_are_frobenius_alone(way):
+    with pytest.raises(ValueError, match=r"norm: (ord|p) is .* (\d|inf)"):
+        minitorch.linalg.norm(minitorch.ones(2, 3), *way)
+
+
 def test_either_dim_or_axis():
     for name in ("cat", "stack"):
         with pytest.raises(TypeError, match=f"{name}: got dim=1 and axis=0; give one"):

@@ -2,7 +2,7 @@
 
 With this file one can ask rows of small runs for the loss of a larger one (`forecast`),
 and see how near that comes, by `python forecast.py`: it has the rows of `runs.csv`, and
-foretells each budget from those below it.
+foretells those of the largest budget from the others.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def main() -> None:
     """Print what is foretold, and what came."""
     runs = measured()
     print("|    budget |       N |          D | foretold |   came |")
-    for budget in sorted({run.budget for run in runs})[2:]:
-        small = columns([run for run in runs if run.budget < budget])
-        for run in (r for r in runs if r.budget == budget):
-            print(
-                f"| {budget:9g} | {run.N:7,} | {run.D:10,} | "
-                f"{forecast(small, run.N, run.D):8.4f} | {run.loss:.4f} |"
-            )
+    budget = max(run.budget for run in runs)  # of smaller ones, few rows are below
+    small = columns([run for run in runs if run.budget < budget])
+    for run in (r for r in runs if r.budget == budget):
+        print(
+            f"| {budget:9g} | {run.N:7,} | {run.D:10,} | "
+            f"{forecast(small, run.N, run.D):8.4f} | {run.loss:.4f} |"
+        )
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 With this file one can look up what a student may use of Python, NumPy, Numba and the
 library in every task: `SYNTAX`, `BUILTINS`, `MODULES`, `VALUES`, `TENSORS`, and what
 belongs to them. The other reasons stand in `policy.py`. NumPy's arrays and numbers are
-here, its algorithms are not, and nothing that evaluates a text.
+here, its algorithms are not, and nothing that evaluates a text. What one assignment
+allows beside this, as `numpy.stack`, stands in its `assignment.toml` (`allows`).
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ MODULES: Mapping[str, frozenset[str]] = {
             polyval quantile sign sqrt tanh typing uint16 uint32 uint64 uint8 uintp
             zeros zeros_like""",
         "numpy.finfo()": "bits dtype eps max min resolution smallest_normal tiny",
+        "numpy.linalg": "",  # for assignments
         "numpy.typing": "ArrayLike DTypeLike NDArray",
         "numba": """boolean cuda float32 float64 get_num_threads get_thread_id int16
             int32 int64 int8 intp jit njit prange types uint16 uint32 uint64 uint8

@@ -6,7 +6,7 @@ more than a task allows. What a task allows is a list, and all else is refused:
 - what the library's solution of this task uses itself: functions, attributes, syntax;
 - constants of the library's file, and its types in annotations;
 - what the student wrote, which is read in the same way;
-- of Python, NumPy and Numba what `allowed.py` lists.
+- of Python, NumPy and Numba what `allowed.py` lists, and `allows` of the assignment.
 
 A module stands left of a dot and nowhere else, so that nothing can be another name for
 it. What the library's file has outside of the tasks stays as it is.
@@ -62,6 +62,7 @@ class Rules:
         tests: whether the student writes tests in it.
         used: for each task, what its solution uses (`solution_uses`), where the
             library's file has no solutions, as in a student edition.
+        allows: what the assignment allows beside `allowed.py`, by full names.
     """
 
     path: str
@@ -69,6 +70,16 @@ class Rules:
     others: Collection[str] = ()
     tests: bool = False
     used: Mapping[str, Collection[tuple[str, str]]] = field(default_factory=dict)
+    allows: Collection[str] = ()
+
+    def members(self, module: str) -> Collection[str]:
+        """What may be used of a module by its name."""
+        own = {name.rpartition(".") for name in self.allows}
+        listed = allowed.MODULES.get(module, frozenset())
+        listed |= {name for around, _, name in own if around == module}
+        if self.tests and not listed:
+            return allowed.TEST_MODULES.get(module, "").split()
+        return listed
 
 
 def violations(text: str, reference: str, rules: Rules) -> list[Violation]:
@@ -430,7 +441,7 @@ class _Reading:
         based = use.role == "base" and use.name in self.library.bases
         asked = name in {f.partition(".")[0] for f in self.functions}
         module = self.rules.path.removesuffix(".py").replace("/", ".")
-        listed = name in self.library.constants or name in self._members(module)
+        listed = name in self.library.constants or name in self.rules.members(module)
         if mine or based or asked or listed or use.role == "annotation":
             return ""
         return f"uses {name}, which this task's solution does not need"
@@ -450,7 +461,7 @@ class _Reading:
             return f"uses {name} other than as a type"
         if module == "builtins":  # of a file that gives `map` another meaning
             return self._builtin(name)
-        if name in self._members(module):
+        if name in self.rules.members(module):
             return ""
         if module in allowed.OPEN:
             return "" if name in _given(module) else f"uses {name} of {module}"
@@ -467,12 +478,6 @@ class _Reading:
         """Whether `minitorch.flatten(x)` stands for `x.flatten()`."""
         methods = allowed.TENSORS - {"grad"}  # the function makes what `x.grad` holds
         return module == "minitorch" and not self.kernel and name in methods
-
-    def _members(self, module: str) -> Collection[str]:
-        listed = allowed.MODULES.get(module, frozenset())
-        if self.rules.tests and not listed:
-            return allowed.TEST_MODULES.get(module, "").split()
-        return listed
 
     def _module(self, use: Use) -> str:
         return f"uses {use.name} other than left of a dot"
@@ -511,7 +516,7 @@ class _Reading:
         before = {one.partition(" as ")[0] for one in self.library.imports}
         around = {one.rpartition(".")[0] for one in before} | before
         root = path.partition(".")[0]
-        listed = path in allowed.MODULES or name in self._members(module)
+        listed = bool(self.rules.members(path)) or name in self.rules.members(module)
         if root in ("numpy", "numba"):
             listed = listed and any(one.partition(".")[0] == root for one in before)
         listed |= self.rules.tests and path in allowed.TEST_MODULES

@@ -8,18 +8,23 @@ What is not allowed stands in `policy.py`.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from assignments import mojo_text, syntax
 from assignments.catalog import Assignment, File, Task
-from assignments.grading import policy
+from assignments.grading import allowed, policy
 from assignments.grading.examine import REFUSED, Result
 from assignments.regions import functions_of, strip, twins_in
 
 USES = "uses.json"  # in a student edition, beside assignment.toml
 TITLE = "not allowed in this assignment:"
+NUMPY = re.compile(r" of numpy| numpy\.")
+GRANTED = "NumPy's functions that this assignment allows:"
 # A Mojo file is read by lines, and the compiler has its own idea of what ends one.
 LINE_ENDS = frozenset("\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 
@@ -43,7 +48,16 @@ def not_allowed(assignment: Assignment, file: File, text: str, task: str = "") -
         as_imported(file, text), reference, _rules(assignment, file, task)
     )
     lines = [f"  {file.path}, line {v.line}: {v.text}" for v in found]
+    if any(NUMPY.search(v.text) for v in found):
+        lines.append(f"  {GRANTED} {', '.join(_of_numpy(assignment))}")
     return "\n".join([TITLE, *lines]) if lines else ""
+
+
+def _of_numpy(assignment: Assignment) -> list[str]:
+    """NumPy's functions that an assignment allows."""
+    values = {name: getattr(np, name) for name in allowed.MODULES["numpy"]}
+    listed = {n for n, v in values.items() if callable(v) and not isinstance(v, type)}
+    return sorted(listed | {n.removeprefix("numpy.") for n in assignment.allows})
 
 
 def as_imported(file: File, text: str) -> str:
@@ -69,7 +83,8 @@ def _rules(assignment: Assignment, file: File, task: str) -> policy.Rules:
     others |= twins_in(file.source.read_text(), file.path)  # the library's run, too
     tasks = {t: f for t, f in own.items() if f and (not task or t in wanted)}
     tests = file.module.startswith("assignments.")
-    return policy.Rules(file.path, tasks, frozenset(others), tests, used)
+    more = assignment.allows
+    return policy.Rules(file.path, tasks, frozenset(others), tests, used, more)
 
 
 def _solutions(
@@ -159,7 +174,8 @@ def refusal(task: Task, device: str, lines: list[str]) -> Result:
     Args:
         lines: from `refused`; at least one.
     """
-    said = [("not allowed", line) for line in lines]
+    labels = ["hint" if line.startswith(GRANTED) else "not allowed" for line in lines]
+    said = zip(labels, lines)
     hint = (
         "Write it with loops and numbers, or with the operations of tensors and the "
         "functions that handout and file name for this task. What else the file has "

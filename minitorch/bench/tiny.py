@@ -96,7 +96,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("dot", "outer"), VECTORS),
     **dict.fromkeys(("conv2d", "max_pool2d", "avg_pool2d"), IMAGES),
     **dict.fromkeys(("adaptive_avg_pool2d", "conv_transpose2d"), IMAGES),
-    **dict.fromkeys(("conv1d", "max_pool1d"), SEQUENCES),
+    **dict.fromkeys(("conv1d", "conv_transpose1d", "max_pool1d"), SEQUENCES),
     **dict.fromkeys(("cross_entropy", "nll_loss"), BY_CLASS),
     **dict.fromkeys(("squeeze", "binary_cross_entropy"), WITHOUT),
     **dict.fromkeys(("binary_cross_entropy_with_logits",), WITHOUT),

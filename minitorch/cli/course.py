@@ -97,9 +97,10 @@ def test(
         outcomes = _run(place, only, device, earlier or [], together)
         _show(place, outcomes)
         _look_inside(place, outcomes, xray)
-        if any(
-            o.share == 0 for row in outcomes for o in row[2] if o.status != "not run"
-        ):
+        ran = [o for row in outcomes for o in row[2] if o.status != "not run"]
+        if not ran:
+            raise RuntimeError("test: nothing was run, for the reasons above")
+        if any(o.share == 0 for o in ran):
             raise typer.Exit(FAILURE)
 
 
@@ -249,6 +250,8 @@ def _look_inside(place: Workspace, rows: Rows, wanted: bool) -> None:
         typer.echo(
             f"`minitorch xray {kernels[-1]}` shows what each line asks memory for"
         )
+    if wanted and not kernels:
+        typer.echo("--xray: none of these tasks has run a kernel to look into")
     for kernel in kernels if wanted else ():
         try:
             show(look(kernel, place.folder))
@@ -270,7 +273,7 @@ def _not_run(rows: Rows) -> str:
     missed = [
         f"{task.id} on {device}"
         for task, device, outcomes in rows
-        if outcomes and all(o.status == "not run" for o in outcomes)
+        if all(o.status == "not run" for o in outcomes)
     ]
     return f"; not run here, and not counted: {', '.join(missed)}" if missed else ""
 

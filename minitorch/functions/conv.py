@@ -3,7 +3,7 @@
 With this file one can see that the three functions of a convolution, its output, the
 gradient of its input and the gradient of its weight, are derivatives of each other:
 each one's backward pass is made of the other two. The gradient of the input is
-`conv_transpose2d`, too.
+`conv_transpose1d` and `conv_transpose2d`, too.
 """
 
 from __future__ import annotations
@@ -281,6 +281,39 @@ def conv_transpose2d(
         raise ValueError(f"{name}: the bias is {bias.raw.shape}; expected {shape[1:2]}")
     out = Conv2dInput.apply(input, weight, shape, made)
     return out if bias is None else out + bias.reshape(-1, 1, 1)
+
+
+@in_lower
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | tuple[int] = 1,
+    padding: int | tuple[int] = 0,
+    output_padding: int | tuple[int] = 0,
+    groups: int = 1,
+    dilation: int | tuple[int] = 1,
+) -> Tensor:
+    """`conv_transpose2d` of sequences.
+
+    input [N, C, L] or [C, L], weight [C, O/groups, K], bias [O] -> [N, O, OL].
+    """
+    name = "conv_transpose1d"
+    check_alike(name, input, weight, weight if bias is None else bias)
+    if input.dim() not in (2, 3) or weight.dim() != 3:
+        raise ValueError(
+            f"{name}: input is {input.raw.shape} and the weight {weight.raw.shape}; "
+            f"expected (N, C, L) and (C, O/groups, K)"
+        )
+    (step,) = as_sizes(f"{name}: stride", stride, 1, 1)
+    (spread,) = as_sizes(f"{name}: dilation", dilation, 1, 1)
+    (pad,) = as_sizes(f"{name}: padding", padding, 1, 0)
+    (more,) = as_sizes(f"{name}: output_padding", output_padding, 1, 0)
+    # BEGIN TWIN a6.1
+    images = input.unsqueeze(-2), weight.unsqueeze(-2), bias
+    sides: Any = ((1, step), (0, pad), (0, more), groups, (1, spread))
+    return conv_transpose2d(*images, *sides).squeeze(-2)
+    # END TWIN a6.1
 
 
 @lru_cache(maxsize=1024)

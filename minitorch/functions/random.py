@@ -2,7 +2,7 @@
 
 With this file one can see what a counter-based generator buys: the mask of dropout is
 never stored; the backward pass draws the same numbers a second time. And `multinomial`
-draws the next token of a text.
+draws the next token of a text, `bernoulli` says yes or no.
 """
 
 from __future__ import annotations
@@ -57,17 +57,37 @@ def dropout(x: Tensor, p: float = 0.5, generator: Generator | None = None) -> Te
 
 def _mask(x: Tensor, p: float, generator: Generator) -> Tensor:
     """1 / (1 - p) and 0 in the shape of x, from the numbers that PyTorch draws."""
+    return below(x, 1 - p, generator).to(x.dtype) / (1 - p)
+
+
+def below(x: Tensor, p: float, generator: Generator) -> Tensor:
+    """Yes with probability p, in the shape of x: from numbers of float64, as PyTorch
+    does that for one p, or of float32, where they are ours."""
     from minitorch.creation import rand
 
-    shape, device = x.raw.shape, x.raw.device
-    kept = rand(shape, dtype=float64, device=device, generator=generator) < 1 - p
-    return kept.to(x.dtype) / (1 - p)
+    kind = float32 if generator.twin is None else float64
+    device = x.raw.device
+    return rand(x.raw.shape, dtype=kind, device=device, generator=generator) < p
 
 
 def check_probability(p: float) -> None:
     """Whether dropout can have this p."""
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout: p is {p}; it must be from 0 to 1")
+
+
+def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
+    """1 with the probability in `input` [*], else 0, in its dtype, without gradient.
+
+    Errors: ValueError for what is no probability. All of them are read for that.
+    """
+    from minitorch.creation import rand_like
+
+    p = check_floating("bernoulli", input).detach()
+    if p.numel() and not 0.0 <= float(p.min()) <= float(p.max()) <= 1.0:
+        raise ValueError("bernoulli: a number is no probability, from 0 to 1")
+    wide = cast(p, promote(p.dtype, float32))  # a half's numbers may round to 1
+    return (rand_like(wide, generator=generator) < wide).to(p.dtype)
 
 
 def multinomial(

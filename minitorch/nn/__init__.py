@@ -23,8 +23,14 @@ from minitorch.nn.activation import (
     Tanh,
 )
 from minitorch.nn.attention import MultiheadAttention
-from minitorch.nn.containers import ModuleDict, ModuleList, ParameterDict, Sequential
-from minitorch.nn.conv import Conv1d, Conv2d, ConvTranspose2d
+from minitorch.nn.containers import (
+    ModuleDict,
+    ModuleList,
+    ParameterDict,
+    ParameterList,
+    Sequential,
+)
+from minitorch.nn.conv import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
 from minitorch.nn.dropout import Dropout, Dropout2d
 from minitorch.nn.embedding import Embedding, RotaryEmbedding
 from minitorch.nn.experts import MixtureOfExperts
@@ -49,7 +55,15 @@ from minitorch.nn.loss import (
     SmoothL1Loss,
 )
 from minitorch.nn.module import Module
-from minitorch.nn.norm import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm
+from minitorch.nn.norm import (
+    BatchNorm1d,
+    BatchNorm2d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    LayerNorm,
+    RMSNorm,
+)
 from minitorch.nn.parallel import DataParallel
 from minitorch.nn.parameter import Parameter
 from minitorch.nn.pool import (

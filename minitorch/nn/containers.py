@@ -2,7 +2,7 @@
 
 With this file one can chain modules (`Sequential`) and keep any number of them as an
 attribute (`ModuleList`, `ModuleDict`), where a plain list or dict would hide them from
-`parameters()`; `ParameterDict` does so for parameters.
+`parameters()`; `ParameterList` and `ParameterDict` do so for parameters.
 """
 
 from __future__ import annotations
@@ -152,6 +152,39 @@ class ModuleDict(Module, MutableMapping[str, Any]):
         return iter(self._modules)
 
 
+class ParameterList(Module):
+    """A list of parameters, as `ModuleList` is of modules; a tensor becomes one."""
+
+    def __init__(self, values: Iterable[Tensor] | None = None) -> None:
+        super().__init__()
+        self.extend(() if values is None else values)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = list(self._parameters.values())[index]
+        return ParameterList(found) if isinstance(index, slice) else found
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def append(self, value: Tensor) -> ParameterList:
+        """Add a parameter at the end."""
+        self.register_parameter(str(len(self)), _parameter(value))
+        return self
+
+    def extend(self, values: Iterable[Tensor]) -> ParameterList:
+        """Add parameters at the end."""
+        for value in values:
+            self.append(value)
+        return self
+
+    __iadd__ = extend
+
+
+def _parameter(value: Any) -> Any:
+    plain = isinstance(value, Tensor) and not isinstance(value, Parameter)
+    return Parameter(value) if plain else value
+
+
 class ParameterDict(Module, MutableMapping[str, Any]):
     """A dict of parameters, in the order of insertion; a tensor becomes a parameter."""
 
@@ -168,9 +201,7 @@ class ParameterDict(Module, MutableMapping[str, Any]):
         return self._parameters[name]
 
     def __setitem__(self, name: str, value: Tensor | None) -> None:
-        if isinstance(value, Tensor) and not isinstance(value, Parameter):
-            value = Parameter(value)
-        self.register_parameter(name, value)
+        self.register_parameter(name, _parameter(value))
 
     def __delitem__(self, name: str) -> None:
         del self._parameters[name]

@@ -1,7 +1,7 @@
 """Convolution layers.
 
 With this file one can slide a learned kernel over sequences (`Conv1d`) and images
-(`Conv2d`), or make larger images with one (`ConvTranspose2d`).
+(`Conv2d`), or make larger ones of them (`ConvTranspose1d`, `ConvTranspose2d`).
 """
 
 from __future__ import annotations
@@ -120,28 +120,22 @@ class Conv2d(_Conv):
     _conv = staticmethod(F.conv2d)
 
 
-class ConvTranspose2d(_Conv):
-    """x [N, C, H, W] -> [N, O, OH, OW]; weight [C, O/groups, KH, KW], bias [O].
+class _ConvTranspose(_Conv):
+    """What transposed convolutions of one and of two dimensions share."""
 
-    OH = (H - 1) stride - 2 padding + dilation (KH - 1) + 1 + output_padding: the size
-    of which a `Conv2d` with these options makes H. Weight and bias are uniform in
-    +-1 / sqrt(O/groups * KH * KW) at first.
-    """
-
-    dims = 2
     _transposed = True
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: int | tuple[int, int],
-        stride: int | tuple[int, int] = 1,
-        padding: int | tuple[int, int] = 0,
-        output_padding: int | tuple[int, int] = 0,
+        kernel_size: int | tuple[int, ...],
+        stride: int | tuple[int, ...] = 1,
+        padding: int | tuple[int, ...] = 0,
+        output_padding: int | tuple[int, ...] = 0,
         groups: int = 1,
         bias: bool = True,
-        dilation: int | tuple[int, int] = 1,
+        dilation: int | tuple[int, ...] = 1,
         padding_mode: str = "zeros",
         device: str | None = None,
         dtype: DType | None = None,
@@ -150,19 +144,43 @@ class ConvTranspose2d(_Conv):
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups,
             bias, padding_mode, device, dtype,
         )  # fmt: skip
-        name = "ConvTranspose2d: output_padding"
-        self.output_padding = as_sizes(name, output_padding, 2, 0)
+        name = f"{type(self).__name__}: output_padding"
+        self.output_padding = as_sizes(name, output_padding, self.dims, 0)
 
     def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        """Args: output_size: (OH, OW), in place of the output_padding."""
+        """Args: output_size: (OL,) or (OH, OW), in place of the output_padding."""
         sides: Any = (self.stride, self.padding, self.dilation, self.kernel_size)
         more: Any = self.output_padding
         if output_size is not None:
             more = tuple(
                 wanted - ((n - 1) * s - 2 * p + d * (k - 1) + 1)
-                for wanted, n, s, p, d, k in zip(output_size[-2:], x.shape[-2:], *sides)
+                for wanted, n, s, p, d, k in zip(
+                    output_size[-self.dims :], x.shape[-self.dims :], *sides
+                )
             )
         stride, padding, dilation, _ = sides
-        return F.conv_transpose2d(
+        return self._conv(
             x, self.weight, self.bias, stride, padding, more, self.groups, dilation
         )
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """x [N, C, L] -> [N, O, OL]; weight [C, O/groups, K], bias [O].
+
+    Sizes and first values as those of `ConvTranspose2d`.
+    """
+
+    dims = 1
+    _conv = staticmethod(F.conv_transpose1d)
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """x [N, C, H, W] -> [N, O, OH, OW]; weight [C, O/groups, KH, KW], bias [O].
+
+    OH = (H - 1) stride - 2 padding + dilation (KH - 1) + 1 + output_padding: the size
+    of which a `Conv2d` with these options makes H. Weight and bias are uniform in
+    +-1 / sqrt(O/groups * KH * KW) at first.
+    """
+
+    dims = 2
+    _conv = staticmethod(F.conv_transpose2d)

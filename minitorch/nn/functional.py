@@ -25,6 +25,7 @@ from minitorch.functions.attention import (
 from minitorch.functions.conv import as_sizes
 from minitorch.functions.conv import conv1d as conv1d
 from minitorch.functions.conv import conv2d as conv2d
+from minitorch.functions.conv import conv_transpose1d as conv_transpose1d
 from minitorch.functions.conv import conv_transpose2d as conv_transpose2d
 from minitorch.functions.elementwise import sigmoid as sigmoid
 from minitorch.functions.elementwise import tanh as tanh

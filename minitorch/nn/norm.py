@@ -2,7 +2,7 @@
 
 With this file one can keep activations near mean 0 and variance 1: over the batch
 (`BatchNorm1d`, `BatchNorm2d`) or over the features (`LayerNorm`, `GroupNorm`,
-`RMSNorm`).
+`InstanceNorm1d`, `InstanceNorm2d`, `RMSNorm`).
 """
 
 from __future__ import annotations
@@ -191,6 +191,46 @@ class GroupNorm(Module):
             f"{self.num_groups}, {self.num_channels}, eps={self.eps}, "
             f"affine={self.affine}, bias={self.bias is not None}"
         )
+
+
+class _InstanceNorm(GroupNorm):
+    dims: int
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
+        affine: bool = False, track_running_stats: bool = False,
+        device: str | None = None, dtype: DType | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(num_features, num_features, eps, affine, device, dtype)
+        if track_running_stats:
+            raise ValueError(
+                f"{type(self).__name__}: track_running_stats is not offered; leave it"
+            )
+        self.num_features, self.momentum = num_features, momentum
+        self.track_running_stats = track_running_stats
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dim() not in (self.dims - 1, self.dims):
+            raise ValueError(
+                f"{type(self).__name__}: the input is {x.raw.shape}; expected "
+                f"{self.dims} dimensions, or {self.dims - 1} of one"
+            )
+        batch = x if x.dim() == self.dims else x.unsqueeze(0)
+        return super().forward(batch).reshape(x.raw.shape)
+
+    extra_repr = _BatchNorm.extra_repr
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """A `GroupNorm` whose groups are channels: x [N, C, L], or [C, L] of one."""
+
+    dims = 3
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """A `GroupNorm` whose groups are channels: x [N, C, H, W], or [C, H, W] of one."""
+
+    dims = 4
 
 
 class RMSNorm(Module):

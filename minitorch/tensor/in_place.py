@@ -24,7 +24,7 @@ from minitorch.arguments import (
 )
 from minitorch.autodiff import Variable, modes
 from minitorch.dtypes import Number, bool_
-from minitorch.functions import elementwise, indexing, ternary
+from minitorch.functions import elementwise, indexing, random, ternary
 from minitorch.functions.choice import clamped_type
 from minitorch.functions.operands import (
     cast,
@@ -38,6 +38,7 @@ from minitorch.tensor.hooks import KeepGrad
 from minitorch.tensor_data import TensorData, broadcast_shapes
 
 if TYPE_CHECKING:
+    from minitorch.creation import Generator
     from minitorch.tensor.core import Tensor
 
 
@@ -423,6 +424,19 @@ class InPlace(Variable):
     def normal_(self: Any, mean: float = 0.0, std: float = 1.0) -> Tensor:
         """Normal random numbers, in place."""
         return self._random_("normal_", True, std, mean)
+
+    def bernoulli_(
+        self: Any, p: Any = 0.5, *, generator: Generator | None = None
+    ) -> Tensor:
+        """1 with probability p, else 0, in place; p is a number, or a tensor of them
+        that is expanded."""
+        from minitorch.creation import default_generator
+
+        if is_tensor(p):
+            return self.copy_(random.bernoulli(p.expand_as(self), generator=generator))
+        if not 0.0 <= p <= 1.0:
+            raise ValueError(f"bernoulli_: p is {p}; it must be from 0 to 1")
+        return self.copy_(random.below(self, p, generator or default_generator))
 
     def _random_(self: Any, name: str, normal: bool, *affine: float) -> Tensor:
         from minitorch.creation import default_generator

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minitorch.arguments import shape_for
-from minitorch.functions import movement
+from minitorch.functions import matrices, movement
 from minitorch.functions.operands import checked_tensor
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class Movement:
     contiguous = movement.contiguous
     clone = movement.clone
     pad = movement.pad
+    diag = matrices.diag
     tril = movement.tril
     triu = movement.triu
     cat = staticmethod(movement.cat)

@@ -6,7 +6,7 @@ With this file one can find what a reduction means: `a.sum(0)` is `sum` in
 
 from __future__ import annotations
 
-from minitorch.functions import order, random, reduce
+from minitorch.functions import matrices, order, random, reduce
 from minitorch.functions import softmax as rows
 
 
@@ -20,6 +20,7 @@ class Reductions:
     var = reduce.var
     std = reduce.std
     norm = reduce.norm
+    trace = matrices.trace
     logsumexp = reduce.logsumexp
     prod = reduce.prod
     amax = reduce.amax
@@ -40,6 +41,7 @@ class Reductions:
     bincount = order.bincount
     unique = order.unique
     multinomial = random.multinomial
+    bernoulli = random.bernoulli
 
     softmax = rows.softmax
     log_softmax = rows.log_softmax

@@ -18,6 +18,7 @@ from assignments import catalog, report, workspace
 from assignments.grading import examine, worker
 from assignments.grading.channel import Failed
 from assignments.grading.examine import CRASHED, FAILED, HUNG, PASSED, UNWRITTEN, WRONG
+from minitorch.cli import course
 from minitorch.cli.app import app
 
 SOLVED = """
@@ -138,6 +139,23 @@ def test_a_task_that_does_not_exist_is_named():
 def test_nothing_to_check_is_an_error(place):
     result = CliRunner().invoke(app, ["test", "--in", str(place), "--device", "cuda"])
     assert result.exit_code == 1 and "is checked on python" in str(result.stderr)
+
+
+def test_a_test_in_which_nothing_is_run_is_no_success(place, monkeypatch):
+    task = catalog.load("a1").task("1.1")
+    gone = examine.Result("a1.1", "", "cuda", examine.NOT_RUN, text="there is no GPU")
+    right = examine.Result("a1.1", "", "python", PASSED, 1.0)
+    for found, code in (([gone], 1), ([], 1), ([gone, right], 0)):
+        monkeypatch.setattr(
+            course, "_run", lambda *_, found=found: [(task, "python", found)]
+        )
+        words = ["test", "--in", str(place), "--xray"]
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == code
+        assert ("nothing was run" in result.output + result.stderr) is (code == 1)
+        assert ("not run here, and not counted" in result.output) is (code == 1)
+        assert "none of these tasks has run a kernel" in result.output
+        assert ("not run: there is no GPU" in result.output) is (found == [gone])
 
 
 def test_solving_a_task_turns_it_green(place):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from minitorch.data.cleaning import (
     drop_duplicate_lines,
     drop_duplicates,
     drop_near_duplicates,
+    duplicates,
     jaccard,
     mask_emails,
     mask_ips,
@@ -216,6 +218,15 @@ def test_near_duplicates_are_those_that_all_pairs_would_find():
     assert [t for t in found if isinstance(t, Dropped)] == [
         Dropped("nearly a copy")
     ] * 5
+
+
+def test_equal_sets_are_not_compared():
+    """Else thousands of pages without a word would be, in pairs."""
+    texts = ["the cat sat on the mat", "", "...", "The cat sat, on the mat!", "!"] * 9
+    with mock.patch.object(duplicates, "jaccard", mock.Mock(wraps=jaccard)) as compared:
+        found = drop_near_duplicates(texts, 1.0)
+    assert compared.call_count == 0
+    assert found == [*texts[:2], *[Dropped("nearly a copy")] * 43]
 
 
 def test_what_is_near_by_chance_alone_is_compared_and_stays():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -12,7 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from assignments import catalog, workspace
-from assignments.grading import intake, reading, release
+from assignments.grading import allowed, intake, reading, release
+from assignments.regions import strip
 from minitorch.cli.app import app
 
 A1 = catalog.load("a1")
@@ -119,6 +121,41 @@ def test_an_import_that_nobody_uses_is_not_read_nor_run(place):
     taken = intake.read(place, A1, True, ["a1.4"])
     assert not taken.problems["a1.4"]
     assert taken.texts[file.path] == text[:begin] + "\n" * 3 + text[begin:]
+
+
+def test_what_an_assignment_allows_is_refused_in_others():
+    """And the lines say what is allowed there, once."""
+    for name, path, granted in (
+        ("a16", "minitorch/scaling.py", True), ("a3", "fast_ops/reduce.py", False),
+    ):  # fmt: skip
+        assignment = catalog.load(name)
+        (file,) = [f for f in assignment.files if f.path == path]
+        text = strip(file.source.read_text(), path, ())
+        for line in (
+            "np.linalg.lstsq(a, np.stack([a]))", "from numpy.linalg import lstsq",
+            "import numpy.linalg as la\nla.lstsq(a)", "np.mean(a)",
+        ):  # fmt: skip
+            used = f"{text}\n{line}\n" + "lstsq(1)\n" * line.startswith("from")
+            said = reading.not_allowed(assignment, file, used)
+            assert bool(said) is not granted, said
+            assert said.count(reading.GRANTED) == (not granted)
+        more = f"{text}\nnp.linalg.inv(a)\nnp.dot(a)\nimport numpy.fft\n"
+        more += "f = np.linalg\nf.lstsq(a)\nnp.fft.fft(a)\n"
+        *said, last = reading.not_allowed(assignment, file, more).splitlines()[1:]
+        assert "uses inv of numpy.linalg" in said[0] and "uses dot" in said[1]
+        assert len(said) >= 5 and ("linalg.lstsq" in last) is granted
+        assert last.startswith(f"  {reading.GRANTED} abs, ") and "float32" not in last
+        task = assignment.tasks[0]
+        labels = [label for label, _ in reading.refusal(task, "", [last.strip()]).lines]
+        assert labels == ["hint", "hint"]
+
+
+def test_what_assignments_allow_is_there_and_no_name_is_twice():
+    for assignment in catalog.load_all():
+        for name in assignment.allows:
+            module, _, member = name.rpartition(".")
+            assert callable(getattr(importlib.import_module(module), member))
+            assert member not in allowed.MODULES[module]
 
 
 def test_references_are_allowed(tmp_path):

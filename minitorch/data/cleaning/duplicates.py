@@ -257,7 +257,8 @@ def drop_near_duplicates(
 
     Similar are candidate pairs whose sets of shingles have a `jaccard` of `threshold`
     or more: signatures say whom to compare, and the sets decide. A pair of similarity
-    s is found with the probability `caught(s, bands, hashes // bands)`.
+    s is found with the probability `caught(s, bands, hashes // bands)`. Equal sets, as
+    those of all texts without a word, need no comparison.
 
     Errors: ValueError if the threshold is not from 0 to 1, and those of `shingles`,
     `MinHash` and `candidate_pairs`.
@@ -267,11 +268,16 @@ def drop_near_duplicates(
             f"drop_near_duplicates: threshold is {threshold}; expected 0 to 1"
         )
     # BEGIN SOLUTION a15.3
-    sets, minhash = [shingles(text, n) for text in texts], MinHash(hashes, seed)
-    table = [minhash.signature(one) for one in sets]
-    candidates = candidate_pairs(np.reshape(table, (len(sets), hashes)), bands)
-    alike = [(i, j) for i, j in candidates if jaccard(sets[i], sets[j]) >= threshold]
-    firsts = clusters(len(sets), alike)
+    sets = [frozenset(shingles(text, n)) for text in texts]
+    # Equal sets are alike: the first of them alone is compared with others.
+    first: dict[frozenset[str], int] = {}
+    equal = [(first.setdefault(one, i), i) for i, one in enumerate(sets)]
+    some, minhash = list(first.values()), MinHash(hashes, seed)
+    table = [minhash.signature(sets[i]) for i in some]
+    candidates = candidate_pairs(np.reshape(table, (len(some), hashes)), bands)
+    pairs = [(some[i], some[j]) for i, j in candidates]
+    alike = [(i, j) for i, j in pairs if jaccard(sets[i], sets[j]) >= threshold]
+    firsts = clusters(len(sets), [*equal, *alike])
     return [
         text if first == i else Dropped("nearly a copy")
         for i, (text, first) in enumerate(zip(texts, firsts))
