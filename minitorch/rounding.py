@@ -8,9 +8,9 @@ does, so `QuantizedLinear` can hold them.
 A rounded column changes outputs by its error times an input. Where inputs go together,
 the columns that are not rounded yet can make up for it. How much each of them changes
 for the smallest error of all outputs, says the inverse of X^T X: this is Newton's step
-with one coordinate fixed, of LeCun, Denker and Solla, "Optimal brain damage", 1990, and
+with one coordinate fixed, of LeCun, Denker and Solla, "Optimal brain damage", 1989, and
 Hassibi and Stork, "Second order derivatives for network pruning: optimal brain
-surgeon", 1993.
+surgeon", 1992.
 
 Source: Frantar, Ashkboos, Hoefler and Alistarh, "GPTQ: accurate post-training
 quantization for generative pre-trained transformers", 2023.
@@ -46,8 +46,14 @@ def _grid(name: str, weight: Tensor, bits: int) -> tuple[Floats, Floats, int]:
 
 
 def nearest(w: Any, scale: Any, largest: int) -> Any:
-    """Whole numbers, -largest to largest, for which scale * these are nearest to w."""
+    """Whole numbers, -largest to largest, for which scale * these are nearest to w.
+
+    Args:
+        w, scale: arrays of shapes that broadcast; a scale of 0 gives 0.
+    """
+    # BEGIN SOLUTION a17.1
     return np.clip(np.round(w / np.where(scale > 0, scale, 1)), -largest, largest)
+    # END SOLUTION a17.1
 
 
 def _as_tensors(q: Any, scale: Any, weight: Tensor) -> tuple[Tensor, Tensor]:

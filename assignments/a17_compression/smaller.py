@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import copy
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -61,7 +62,7 @@ def round_linears(model: nn.Sequential, x: Tensor, bits: int) -> nn.Sequential:
 def mlp(*sizes: int) -> nn.Sequential:
     """Linear layers with ReLU between them."""
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(sizes, sizes[1:]):
+    for inputs, outputs in pairwise(sizes):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -139,13 +140,13 @@ def rows(
     pairs = [(layer, "weight") for layer in linears(pruned)]
     prune.global_unstructured(pairs, prune.L1Unstructured, amount=0.9)
     note("90 % pruned", pruned, 0.1 * 32 + 1)
-    train(pruned, *data, epochs // 2, 1e-3)
+    train(pruned, *data, max(epochs // 2, 1), 1e-3)
     note("90 % pruned, and trained", pruned, 0.1 * 32 + 1)
     halved = copy.deepcopy(dense)
     for layer in linears(halved):
         prune.custom_from_mask(layer, "weight", nn.two_of_four(layer.weight))
     note("two of four", halved, 0.5 * 32 + 1)
-    train(halved, *data, epochs // 2, 1e-3)
+    train(halved, *data, max(epochs // 2, 1), 1e-3)
     note("two of four, and trained", halved, 0.5 * 32 + 1)
     note("int8", quantize_(copy.deepcopy(dense), "int8"), 8)
     for bits in (4, 3, 2):
@@ -177,7 +178,9 @@ def main(
     for name, (kilobytes, _) in every[0].items():
         shares = [found[name][1] for found in every]
         cells = (np.mean(shares), min(shares), max(shares))
-        print(f"| {name} | {kilobytes:,.0f} | {' | '.join(f'{x:.2%}' for x in cells)} |")
+        print(
+            f"| {name} | {kilobytes:,.0f} | {' | '.join(f'{x:.2%}' for x in cells)} |"
+        )
     return every
 
 
