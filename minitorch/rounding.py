@@ -49,7 +49,7 @@ def nearest(w: Any, scale: Any, largest: int) -> Any:
     """Whole numbers, -largest to largest, for which scale * these are nearest to w.
 
     Args:
-        w, scale: arrays of shapes that broadcast; a scale of 0 gives 0.
+        w, scale: arrays of shapes that broadcast; where a scale is 0, w is 0, too.
     """
     # BEGIN SOLUTION a17.1
     return np.clip(np.round(w / np.where(scale > 0, scale, 1)), -largest, largest)

@@ -90,13 +90,14 @@ MODULES: Mapping[str, frozenset[str]] = {
         "cuda_ops.block.intrinsics": "device is_aligned load load4 store store4",
         "cuda_ops.memory": "place position",
         "cuda_ops.runtime.launch": "ceil_div",
-        "numpy": """abs arange array asarray ascontiguousarray bool_ ceil dtype e
-            empty empty_like errstate exp expm1 finfo float16 float32 float64 floating
-            floor full full_like generic geomspace iinfo inexact inf int16 int32 int64
-            int8 integer intp isfinite isinf isnan linspace log log1p log2 maximum
-            minimum nan ndarray newaxis number ones ones_like percentile pi polyfit
-            polyval quantile sign sqrt tanh typing uint16 uint32 uint64 uint8 uintp
-            zeros zeros_like""",
+        "numpy": """abs arange array asarray ascontiguousarray bool_ ceil clip diag
+            dtype e empty empty_like errstate exp expm1 eye finfo float16 float32
+            float64 floating floor full full_like generic geomspace iinfo inexact inf
+            int16 int32 int64 int8 integer intp isfinite isinf isnan linalg linspace
+            log log1p log2 maximum minimum nan ndarray newaxis number ones ones_like
+            percentile pi polyfit polyval quantile rint round sign sqrt tanh trace
+            triu typing uint16 uint32 uint64 uint8 uintp zeros zeros_like""",
+        "numpy.linalg": "cholesky inv solve",
         "numpy.finfo()": "bits dtype eps max min resolution smallest_normal tiny",
         "numpy.typing": "ArrayLike DTypeLike NDArray",
         "numba": """boolean cuda float32 float64 get_num_threads get_thread_id int16
@@ -191,17 +192,17 @@ VIEW_FILES = ("minitorch/simple_ops/", "minitorch/tensor_data.py")
 # Those of tensors, scalars and layers, for files in which one works with them.
 TENSORS = frozenset(
     """
-    abs all allclose any apply argmax argmin backward bool broadcast_to chunk clamp
-    clone contiguous cos data detach device dim div double eq eval exp expand
-    expand_as flatten float forward gather ge grad gt indices int is_contiguous is_leaf
-    isfinite isinf isnan item le
-    log log_softmax logsumexp long lt mT masked_fill matmul max mean min mm mul narrow
+    abs all allclose any apply argmax argmin argsort backward bool broadcast_to cat
+    chunk clamp clone compute_mask contiguous cos data detach device dim div double eq
+    eval exp expand expand_as flatten float forward gather ge grad gt indices int
+    is_contiguous is_leaf isfinite isinf isnan item le log log_softmax
+    logsumexp long lt mT masked_fill matmul max mean min mm mul narrow
     ne neg new_full new_ones new_zeros
     numel parameters named_parameters modules named_modules children
     named_children permute pow prod reciprocal relu requires_grad requires_grad_
     reshape rsqrt saved_tensors saved_values save_for_backward needs_input_grad scatter
-    sigmoid sign sin softmax split sqrt square squeeze std step sub sum t tanh to
-    train training transpose tril triu type unsqueeze var view where wrap zero_
+    sigmoid sign sin softmax split sqrt square squeeze stack std step sub sum t tanh to
+    train training transpose tril triu trunc type unsqueeze var view where wrap zero_
     zero_grad
     add_ sub_ mul_ div_ copy_ fill_ weight bias p
     """.split()
