@@ -135,34 +135,47 @@ def rows(
     def note(name: str, model: nn.Module, bits: float, count: int = weights) -> None:
         found[name] = count * bits / 8000, right(model, *test)
 
+    def trained(model: nn.Module) -> nn.Module:
+        train(model, *data, max(epochs // 2, 1), 1e-3)
+        return model
+
     note("dense", dense, 32)
+    note("dense, trained on", trained(copy.deepcopy(dense)), 32)
     pruned = copy.deepcopy(dense)
     pairs = [(layer, "weight") for layer in linears(pruned)]
     prune.global_unstructured(pairs, prune.L1Unstructured, amount=0.9)
     note("90 % pruned", pruned, 0.1 * 32 + 1)
-    train(pruned, *data, max(epochs // 2, 1), 1e-3)
-    note("90 % pruned, and trained", pruned, 0.1 * 32 + 1)
+    note("90 % pruned, trained on", trained(pruned), 0.1 * 32 + 1)
     halved = copy.deepcopy(dense)
     for layer in linears(halved):
         prune.custom_from_mask(layer, "weight", nn.two_of_four(layer.weight))
     note("two of four", halved, 0.5 * 32 + 1)
-    train(halved, *data, max(epochs // 2, 1), 1e-3)
-    note("two of four, and trained", halved, 0.5 * 32 + 1)
+    note("two of four, trained on", trained(halved), 0.5 * 32 + 1)
     note("int8", quantize_(copy.deepcopy(dense), "int8"), 8)
     for bits in (4, 3, 2):
         note(f"{bits} bits, nearest", nearest_linears(dense, bits), bits)
         rounded = round_linears(dense, data[0][:1000], bits)
         note(f"{bits} bits, with feedback", rounded, bits)
 
-    def taught(scores: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        with no_grad():
-            teacher = dense(x)
-        return distillation_loss(scores, teacher, y, temperature=4.0, alpha=0.9)
+    def taught(alpha: float) -> Loss:
+        def loss(scores: Tensor, x: Tensor, y: Tensor) -> Tensor:
+            with no_grad():
+                teacher = dense(x)
+            return distillation_loss(scores, teacher, y, temperature=4.0, alpha=alpha)
 
-    for name, loss in (("alone", plain), ("with a teacher", taught)):
+        return loss
+
+    few = data[0][:500], data[1][:500]
+    for name, loss, some in (
+        ("alone", plain, data),
+        ("with a teacher", taught(0.9), data),
+        ("500 labels", plain, few),
+        ("a teacher, no labels", taught(1.0), data),
+    ):
         manual_seed(seed)
         student = mlp(784, small, 10)
-        train(student, *data, 2 * epochs, 3e-3, loss)
+        times = 2 * epochs * len(data[1]) // len(some[1])  # as many steps for all
+        train(student, *some, times, 3e-3, loss)
         count = sum(layer.weight.numel() for layer in linears(student))
         note(f"{small} hidden, {name}", student, 32, count)
     return found

@@ -93,11 +93,10 @@ MODULES: Mapping[str, frozenset[str]] = {
         "numpy": """abs arange array asarray ascontiguousarray bool_ ceil clip diag
             dtype e empty empty_like errstate exp expm1 eye finfo float16 float32
             float64 floating floor full full_like generic geomspace iinfo inexact inf
-            int16 int32 int64 int8 integer intp isfinite isinf isnan linalg linspace
+            int16 int32 int64 int8 integer intp isfinite isinf isnan linspace
             log log1p log2 maximum minimum nan ndarray newaxis number ones ones_like
             percentile pi polyfit polyval quantile rint round sign sqrt tanh trace
             triu typing uint16 uint32 uint64 uint8 uintp zeros zeros_like""",
-        "numpy.linalg": "cholesky inv solve",
         "numpy.finfo()": "bits dtype eps max min resolution smallest_normal tiny",
         "numpy.typing": "ArrayLike DTypeLike NDArray",
         "numba": """boolean cuda float32 float64 get_num_threads get_thread_id int16
