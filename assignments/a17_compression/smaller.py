@@ -3,7 +3,7 @@
 With this file one can round a network layer by layer (`round_linears`), and compare
 what is in `nn.utils.prune`, `nn.sparse`, `quantization`, `rounding` and `distillation`
 on digits: `python smaller.py` prints a table, with MNIST if it is there or can be
-fetched, else with drawn digits (`--drawn`: at once with these). A minute for each seed.
+fetched, else with drawn digits (`--drawn`: at once with these). Minutes for each seed.
 """
 
 from __future__ import annotations
