@@ -266,3 +266,23 @@ def test_pruned_layers_as_sparse_ones_or_bytes():
     torch.testing.assert_close(
         *(torch.tensor(y.tolist()) for y in (wanted, sparse(minitorch.ones(1, 4))))
     )
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRUCell", "Conv2d", "Embedding"])
+def test_layers_of_other_kinds_compute_with_what_is_left(kind):
+    sizes = (3, 4, 1) if kind == "Conv2d" else (3, 4)
+    mine, other = getattr(nn, kind)(*sizes), getattr(torch.nn, kind)(*sizes)
+    states = {k: torch.tensor(v.numpy()) for k, v in mine.state_dict().items()}
+    other.load_state_dict(states)
+    name = next(name for name in states if "weight" in name)
+    x = np.random.default_rng(0).standard_normal((3, 3, 3)).astype(np.float32)
+    x = {"GRUCell": x[0], "Embedding": np.array([2, 0])}.get(kind, x)
+    outs = []
+    for p, layer, make in ((ours, mine, minitorch), (theirs, other, torch)):
+        p.l1_unstructured(layer, name, 0.5)
+        out = layer(make.tensor(x))
+        out = out[0] if kind == "LSTM" else out
+        out.sum().backward()
+        outs += [out.detach().numpy(), getattr(layer, f"{name}_orig").grad.numpy()]
+    for a, b in zip(outs[:2], outs[2:]):
+        np.testing.assert_allclose(a, b, 1e-4, 1e-5)

@@ -222,7 +222,7 @@ def _hook(module: Module, name: str) -> BasePruningMethod | None:
 def l1_unstructured(
     module: Module, name: str, amount: float, importance_scores: Tensor | None = None
 ) -> Module:
-    """Drop the `amount` numbers of module.name that are nearest to 0; see `_Counted`.
+    """Drop the `amount` numbers of module.name that are nearest to 0.
 
     Args:
         amount: how many, if a whole number, or the share of what is left, as a float.
