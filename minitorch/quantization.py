@@ -58,9 +58,11 @@ def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
     largest = w.abs().amax(1)
     if not largest.isfinite().all():
         raise ValueError("quantize: the weight is not finite; nothing was changed")
+    # BEGIN SOLUTION a17.1
     scale = largest / LARGEST
     steps = scale.where(scale > 0, scale + 1)
     q = (w / steps.unsqueeze(1)).round().clamp(-LARGEST, LARGEST)
+    # END SOLUTION a17.1
     return q.to(int8), scale
 
 

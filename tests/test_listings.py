@@ -52,6 +52,17 @@ def scaled() -> dict[str, Any]:
     return {"runs": measured()}
 
 
+def compressed() -> dict[str, Any]:
+    nn = minitorch.nn
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    return {
+        "nn": nn,
+        "model": model,
+        "x": minitorch.ones(1, 4),
+        "y": minitorch.tensor([2]),
+    }
+
+
 def served() -> dict[str, Any]:
     return {"model": GPT.preset("tiny"), "Engine": Engine}
 
@@ -88,6 +99,7 @@ PIECES: dict[tuple[str, str], tuple[Callable[[], dict[str, Any]], int]] = {
     ("alignment.md", "add_lora_(model, rank=4)"): (aligned, 0),
     ("data.md", "result = clean(texts, steps)"): (raw, 0),
     ("scaling.md", "law.optimal(1e13)"): (scaled, 0),
+    ("compression.md", "prune.L1Unstructured, amount=0.9"): (compressed, 0),
     ("profiler.md", 'prof.export_chrome_trace("trace.json")'): (profiled, 0),
     ("cpu_kernels.md", "x = mt.ones(4096, 4096)"): (dict, 0),
     ("distributed.md", 'init_process_group("gloo")'): (replicated, 2),

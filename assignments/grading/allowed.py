@@ -193,17 +193,17 @@ VIEW_FILES = ("minitorch/simple_ops/", "minitorch/tensor_data.py")
 # Those of tensors, scalars and layers, for files in which one works with them.
 TENSORS = frozenset(
     """
-    abs all allclose any apply argmax argmin backward bool broadcast_to chunk clamp
-    clone contiguous cos data detach device dim div double eq eval exp expand
-    expand_as flatten float forward gather ge grad gt indices int is_contiguous is_leaf
-    isfinite isinf isnan item le
-    log log_softmax logsumexp long lt mT masked_fill matmul max mean min mm mul narrow
+    abs all allclose any apply argmax argmin argsort backward bool broadcast_to cat
+    chunk clamp clone compute_mask contiguous cos data detach device dim div double eq
+    eval exp expand expand_as flatten float forward gather ge grad gt indices int
+    is_contiguous is_leaf isfinite isinf isnan item le log log_softmax
+    logsumexp long lt mT masked_fill matmul max mean min mm mul narrow
     ne neg new_full new_ones new_zeros
     numel parameters named_parameters modules named_modules children
     named_children permute pow prod reciprocal relu requires_grad requires_grad_
     reshape rsqrt saved_tensors saved_values save_for_backward needs_input_grad scatter
-    sigmoid sign sin softmax split sqrt square squeeze std step sub sum t tanh to
-    train training transpose tril triu type unsqueeze var view where wrap zero_
+    sigmoid sign sin softmax split sqrt square squeeze stack std step sub sum t tanh to
+    train training transpose tril triu trunc type unsqueeze var view where wrap zero_
     zero_grad
     add_ sub_ mul_ div_ copy_ fill_ weight bias p
     """.split()

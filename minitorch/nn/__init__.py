@@ -76,7 +76,14 @@ from minitorch.nn.pool import (
     Upsample,
 )
 from minitorch.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
-from minitorch.nn.sparse import SparseLinear, prune_linears, prune_weight
+from minitorch.nn.sparse import (
+    SparseLinear,
+    pack_two_of_four,
+    prune_linears,
+    prune_weight,
+    two_of_four,
+    unpack_two_of_four,
+)
 from minitorch.nn.transformer import (
     Transformer,
     TransformerDecoder,

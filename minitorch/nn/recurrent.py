@@ -168,7 +168,7 @@ class _Recurrent(Module):
         With `sizes`, as many sequences as they say have a step at each time: the state
         of the others stays.
         """
-        own: Any = self._parameters
+        own: Any = self._parameters | vars(self)  # there is what is pruned
         weight, bias = own["weight_hh" + end], own.get("bias_hh" + end)
         given = F.linear(x, own["weight_ih" + end], own.get("bias_ih" + end))
         steps = given.split(sizes) if sizes else given.unbind(0)
@@ -285,7 +285,7 @@ class _Cell(_Recurrent):
                 f"{type(self).__name__}: the input is {shape} and hx is {given}; "
                 f"expected 1 or 2 dimensions, and {self._states} of {wanted}"
             )
-        own: Any = self._parameters
+        own: Any = self._parameters | vars(self)  # there is what is pruned
         come = F.linear(input, own["weight_ih"], own.get("bias_ih"))
         past = F.linear(state[0], own["weight_hh"], own.get("bias_hh"))
         state = self._step(come, past, *state)

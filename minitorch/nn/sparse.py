@@ -7,8 +7,12 @@ memory are those of the weights that exist, and only those learn.
     model = Sequential(Linear(784, 256), ReLU(), Linear(256, 10))   # trained
     sparse = prune_linears(model, 0.9)                              # 10 % are left
 
+Two of each four weights is a pattern that tensor cores know (`two_of_four`, a mask for
+`nn.utils.prune.custom_from_mask`), since it packs well (`pack_two_of_four` and back).
+Here no kernel multiplies by what is packed.
+
 Source: Han, Pool, Tran and Dally, "Learning both weights and connections for efficient
-neural networks", 2015.
+neural networks", 2015; Mishra et al., "Accelerating sparse deep neural networks", 2021.
 """
 
 from __future__ import annotations
@@ -18,7 +22,9 @@ from typing import Any
 
 import numpy as np
 
+import minitorch.nn.functional as F
 from minitorch.creation import tensor
+from minitorch.dtypes import int8, int64
 from minitorch.functions.sparse import CSRPattern
 from minitorch.nn.linear import Linear
 from minitorch.nn.module import Module
@@ -137,3 +143,81 @@ def _replace(module: Module, amount: float, made: dict[int, Module]) -> Module:
             if part is not None:
                 module.add_module(name, _replace(part, amount, made))
     return made[id(module)]
+
+
+# ------------------------------------------------------------------------- two of four
+
+
+def _fours(name: str, a: Tensor) -> None:
+    if a.dim() != 2 or a.raw.shape[1] % 4:
+        raise ValueError(
+            f"{name}: got {a.raw.shape}; expected (N, K), K a multiple of 4"
+        )
+
+
+def two_of_four(weight: Tensor) -> Tensor:
+    """A mask of the two largest of each four neighbours in a row: [N, K] -> bool [N, K]
+
+    By absolute value; of equal ones the first are kept.
+
+    Errors: ValueError if K is no multiple of 4.
+    """
+    _fours("two_of_four", weight)
+    # BEGIN SOLUTION a17.3
+    rows, cols = weight.shape
+    size = weight.detach().abs().reshape(rows, cols // 4, 4)
+    mine, other = size.unsqueeze(3), size.unsqueeze(2)
+    place = tensor([0, 1, 2, 3], device=weight.device)
+    before = place < place.unsqueeze(1)  # [mine, other]
+    beaten = (other > mine) | ((other == mine) & before)
+    return (beaten.sum(3) < 2).reshape(weight.shape)
+    # END SOLUTION a17.3
+
+
+def pack_two_of_four(weight: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """What a mask keeps, and where it stood: [N, K / 2], int8 [N, ceil(K / 8)]
+
+    Values stand in the order of their columns. The place of a value among its four, 0
+    to 3, takes two bits. A byte has four of these, the first in its lowest bits, so
+    those of eight columns; what is behind the last one is 0.
+
+    Args:
+        weight: [N, K].
+        mask: bool [N, K], of which each four neighbours have two, see `two_of_four`.
+
+    Errors: ValueError for shapes that do not fit, and another number of two in four.
+    """
+    _fours("pack_two_of_four", weight)
+    same = mask.raw.shape == weight.raw.shape
+    if not same or (mask.reshape(len(mask), mask.shape[1] // 4, 4).sum(2) != 2).any():
+        raise ValueError(
+            f"pack_two_of_four: the mask is {mask.raw.shape}; expected "
+            f"{weight.raw.shape}, with two of each four in a row"
+        )
+    # BEGIN SOLUTION a17.3
+    rows, half = len(weight), weight.shape[1] // 2
+    columns = mask.flatten().nonzero().reshape(rows, half)
+    values = weight.flatten()[columns]
+    places = F.pad(columns % 4, (0, -half % 4)).reshape(rows, -(-half // 4), 4)
+    units = tensor([1, 4, 16, 64], device=weight.device)
+    return values, (places * units).sum(2).to(int8)
+    # END SOLUTION a17.3
+
+
+def unpack_two_of_four(values: Tensor, places: Tensor) -> Tensor:
+    """The matrix that was packed, with 0 between: [N, K / 2], int8 [N, *] -> [N, K]
+
+    Errors: ValueError for shapes that do not fit.
+    """
+    rows, half = values.raw.shape if values.dim() == 2 else (0, 1)
+    if half % 2 or places.raw.shape != (rows, -(-half // 4)):
+        raise ValueError(
+            f"unpack_two_of_four: values are {values.raw.shape} and places "
+            f"{places.raw.shape}; expected (N, K / 2) and (N, ceil(K / 8))"
+        )
+    # BEGIN SOLUTION a17.3
+    units = tensor([1, 4, 16, 64], device=values.device)
+    each = (places.to(int64).unsqueeze(2) // units % 4).flatten(1)[:, :half]
+    fours = tensor(np.arange(half) // 2 * 4, device=values.device)
+    return values.new_zeros(rows, 2 * half).scatter(1, each + fours, values)
+    # END SOLUTION a17.3

@@ -203,7 +203,8 @@ def _calls(node: ast.Call) -> Iterator[str]:
         changed = name[: len(name) - len(last)] + NAMES[last]
         yield f"{changed}({', '.join(map(ast.unparse, node.args))})"
     if last == "abs":
-        yield f"({ast.unparse(node.args[0])})"
+        inner = node.args[0] if node.args else node.func.value  # abs(x), or x.abs()
+        yield f"({ast.unparse(inner)})"
     if last in ("range", "prange"):
         for i in range(min(2, len(node.args))):
             for more in (" + 1", " - 1"):

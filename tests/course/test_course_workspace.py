@@ -111,9 +111,9 @@ def test_start_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
 
 
 def test_start_names_the_assignments(tmp_path):
-    call("start", "a17", tmp_path / "mine", code=1)
-    with pytest.raises(ValueError, match=r"there is no assignment 'a17'; there are a0"):
-        catalog.load("a17")
+    call("start", "a99", tmp_path / "mine", code=1)
+    with pytest.raises(ValueError, match=r"there is no assignment 'a99'; there are a0"):
+        catalog.load("a99")
 
 
 def test_assignments_are_in_the_order_of_their_numbers(tmp_path):
