@@ -48,16 +48,17 @@ BUDGETS = {
     # imports that are no garbage 25, DataParallel and linear algebra 65.
     # What makes training data of raw text 740, and what steps make wrong 15.
     # Scaling laws: a text of known entropy 150, runs 195, fits 375; rows that are not
-    # whole, and options that are no numbers 40. PyTorch's random numbers 250.
-    "minitorch": 61_785,
+    # whole, and options that are no numbers 40. PyTorch's random numbers 250. Weights
+    # of four bits 135.
+    "minitorch": 61_920,
     # Normal numbers, remainders, short sorts; products of operands as they lie 60;
     # float16 by the processor's instructions, batch norm at rest 90; machine code of
     # what is called alone 115. Medians by selection 110, three operands 70; a tile that
     # reads no further than its columns 60.
     # Programs as one loop 275, ends of lines of honest work 20, array expressions 20,
     # little attention 20, its parts as tasks 20. Weights of one byte 100.
-    # Attention by tables 115.
-    "fast_ops": 8_200,
+    # Attention by tables 115. Weights of four bits 155.
+    "fast_ops": 8_355,
     # Half types, x-rays, ten puzzles; layers of few rows 500; losses, norms and
     # statistics in one launch 550; attention on wgmma 760; sums that begin with a
     # bias 60; in-place operations in one launch 150; GPT's step in fewer launches 240;
@@ -80,9 +81,10 @@ BUDGETS = {
     # Layers of few rows in halves on tensor cores 310; keys of texts that a block
     # walks along 190.
     # What a kernel needs, read from its code where the assembler's log is lost 35.
-    "cuda_ops": 32_045,
-    # Attention 700, int8 20.
-    "mojo_ops": 8_410,
+    # Weights of four bits 140.
+    "cuda_ops": 32_185,
+    # Attention 700, int8 20, four bits 15.
+    "mojo_ops": 8_425,
     # Sixteen; one executor; 70 pictures by programs; what spares graders work 40;
     # words of a failing check on what it calls, and where errors come from 90;
     # attention by the backend's launchers 10; what students and teachers met who took
@@ -91,8 +93,8 @@ BUDGETS = {
     # a compiler 1,445, alignment 1,105, data 1,240, scaling laws 740.
     "assignments": 30_515,
     # The book, programs for ncu and racecheck; weights of one byte 105;
-    # GRPO 75, a text that is cleaned 90, scaling laws 90.
-    "docs": 1_600,
+    # GRPO 75, a text that is cleaned 90, scaling laws 90, weights of four bits 15.
+    "docs": 1_615,
     # What saves compilations in tests of kernels 40; a hundred submissions through the
     # installed script 100, and mutants of Mojo 30; speeds that are measured again 45;
     # PyTorch's OpenMP 20; processes that count functions apart 30; graphs that hand
@@ -118,7 +120,8 @@ BUDGETS = {
     # names 35, einops 90, imports that are no garbage 20, DataParallel 20.
     # Cleaning of texts 435, wrong solutions to a15 260. Scaling laws 450. A review 85.
     # Fewer combinations, and a lock's owner 65. PyTorch's random numbers 170.
-    "tests": 67_060,
+    # Weights of four bits 245.
+    "tests": 67_305,
 }
 
 
