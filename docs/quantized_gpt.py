@@ -1,6 +1,6 @@
 """Round a GPT's weights to bytes, or half of one: what it loses, and what it gains.
 
-Run it: `python docs/quantized_gpt.py` (three minutes). It
+Run it: `python docs/quantized_gpt.py` (some minutes). It
 
 1. trains a small GPT on the characters of the shipped text, and prints its loss on text
    that it has not seen, with the weights as they are, with those of `quantize_`, and

@@ -64,7 +64,8 @@ def test_weights_may_become_bytes(published, kind):
     new = model.generate(words.encode("the cat"), 9, temperature=0)
     assert told.stdout == "the cat" + words.decode(new) + "\n"
     told = sample(*options, "int3")
-    assert told.exit_code == 1 and "'int3'; expected one of 'int8', 'int4'" in told.stderr
+    assert told.exit_code == 1
+    assert "'int3'; expected one of 'int8', 'int4'" in told.stderr
 
 
 @pytest.mark.parametrize("end", ["<|endoftext|>", "</s>", "<|eot_id|>"])
