@@ -53,15 +53,16 @@ BUDGETS = {
     # Coins, diagonals, norms by names of linalg, layers of which a few lines were
     # missing 255; tests that ran nothing 5.
     # Masks over parameters 310, two of four 90, rounding with feedback, a teacher 185.
-    "minitorch": 62_650,
+    # Weights of four bits 135.
+    "minitorch": 62_790,
     # Normal numbers, remainders, short sorts; products of operands as they lie 60;
     # float16 by the processor's instructions, batch norm at rest 90; machine code of
     # what is called alone 115. Medians by selection 110, three operands 70; a tile that
     # reads no further than its columns 60.
     # Programs as one loop 275, ends of lines of honest work 20, array expressions 20,
     # little attention 20, its parts as tasks 20. Weights of one byte 100.
-    # Attention by tables 115.
-    "fast_ops": 8_200,
+    # Attention by tables 115. Weights of four bits 155.
+    "fast_ops": 8_355,
     # Half types, x-rays, ten puzzles; layers of few rows 500; losses, norms and
     # statistics in one launch 550; attention on wgmma 760; sums that begin with a
     # bias 60; in-place operations in one launch 150; GPT's step in fewer launches 240;
@@ -84,10 +85,10 @@ BUDGETS = {
     # Layers of few rows in halves on tensor cores 310; keys of texts that a block
     # walks along 190.
     # What a kernel needs, read from its code where the assembler's log is lost 35. A
-    # row that stays in registers beside a long loop 5.
-    "cuda_ops": 32_050,
-    # Attention 700, int8 20.
-    "mojo_ops": 8_410,
+    # row that stays in registers beside a long loop 5. Weights of four bits 140.
+    "cuda_ops": 32_190,
+    # Attention 700, int8 20, four bits 15.
+    "mojo_ops": 8_425,
     # Sixteen; one executor; 70 pictures by programs; what spares graders work 40;
     # words of a failing check on what it calls, and where errors come from 90;
     # attention by the backend's launchers 10; what students and teachers met who took
@@ -97,8 +98,8 @@ BUDGETS = {
     # What one of them allows beside the others 25.
     "assignments": 31_470,
     # The book, programs for ncu and racecheck; weights of one byte 105;
-    # GRPO 75, a text that is cleaned 90, scaling laws 90.
-    "docs": 1_600,
+    # GRPO 75, a text that is cleaned 90, scaling laws 90, weights of four bits 15.
+    "docs": 1_615,
     # What saves compilations in tests of kernels 40; a hundred submissions through the
     # installed script 100, and mutants of Mojo 30; speeds that are measured again 45;
     # PyTorch's OpenMP 20; processes that count functions apart 30; graphs that hand
@@ -126,8 +127,9 @@ BUDGETS = {
     # Fewer combinations, and a lock's owner 65. PyTorch's random numbers 185,
     # a notebook 60. What one assignment allows 30, fewer runs than unknowns, equal sets
     # 20, coins, diagonals, norms and layers 145, tests that ran nothing 15.
-    # Masks, rounding and a teacher 510, wrong solutions to a17 165.
-    "tests": 68_020,
+    # Masks, rounding and a teacher 510, wrong solutions to a17 165. Weights of four
+    # bits 245.
+    "tests": 68_265,
 }
 
 

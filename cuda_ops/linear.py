@@ -23,6 +23,7 @@ from cuda_ops.block.intrinsics import (
     WARP,
     device,
     from_bytes,
+    from_fours,
     is_aligned,
     load,
     load2,
@@ -181,13 +182,14 @@ class Cut(NamedTuple):
 
     Attributes:
         dtype: of the weight.
-        width: numbers of a load: 4, or 1 where rows begin anywhere.
+        width: numbers of a load: 4, or 1 where rows begin anywhere; 8 of four bits.
         group: threads that share rows of the weight: a warp, or several.
         lines: rows of the weight for them.
         loads: of each of these rows that are on their way at the same time.
         whole: whether these loads are all of a row.
         many: rows of x, at most.
         part: numbers of a row that is normalized, for a thread; 0: there is no norm.
+        pack: numbers of a row that share a scale and have four bits; 0: they have more.
     """
 
     dtype: DType
@@ -198,6 +200,7 @@ class Cut(NamedTuple):
     whole: bool
     many: int
     part: int = 0
+    pack: int = 0
 
     @property
     def threads(self) -> int:
@@ -211,7 +214,7 @@ class Cut(NamedTuple):
 
     @property
     def words(self) -> int:
-        """Of a load."""
+        """Of a load; beside one of four bits there is its scale."""
         return words_of_load(self.dtype, self.width)
 
     @property
@@ -227,7 +230,9 @@ def words_of_load(dtype: DType, width: int) -> int:
     return max(1, width * dtype.itemsize // 4)
 
 
-def few_cut(dtype: DType, width: int, R: int, N: int, K: int, norm: bool) -> Cut:
+def few_cut(
+    dtype: DType, width: int, R: int, N: int, K: int, norm: bool, pack: int = 0
+) -> Cut:
     """The cut of a weight [N, K] for R rows of x.
 
     Threads with several rows of the weight read x once for all of them. But the GPU
@@ -236,7 +241,8 @@ def few_cut(dtype: DType, width: int, R: int, N: int, K: int, norm: bool) -> Cut
     many, words = 1 << (R - 1).bit_length(), words_of_load(dtype, width)
     row = ceil_div(K, width * WARP) * words  # its words in each lane of a warp
     if many > 1:
-        lines, warps, least = 4 if N >= WARPS // 2 else 1, WARPS, 4
+        most = 2 if pack and many > 4 else 4  # a load of four bits has twice as many
+        lines, warps, least = most if N >= WARPS // 2 else 1, WARPS, 4
     else:
         wide = N >= 4 * WARPS
         lines = next(p for p in (4, 2, 1) if wide or p == 1 or p * row <= WORDS)
@@ -247,11 +253,20 @@ def few_cut(dtype: DType, width: int, R: int, N: int, K: int, norm: bool) -> Cut
             break
         group *= 2
     # The compiler unrolls the loop over loads, if it is not too long.
-    loads = min(WORDS // words, 24) // lines, 32 // many, ceil_div(K, width * group)
+    steps = lines * (many + 3) if pack else 1  # of four bits it has more in it
+    loads = (
+        min(WORDS // words, 24) // lines, 32 // many, ceil_div(K, width * group),
+        75 // steps,
+    )  # fmt: skip
     part = ceil_div(K, BLOCK * 4) * 4 if norm else 0
     count = max(1, min(loads))
     whole = K == count * width * group
-    return Cut(dtype, width, group, lines, count, whole, many, part)
+    return Cut(dtype, width, group, lines, count, whole, many, part, pack)
+
+
+def packs(size: int, K: int) -> bool:
+    """Whether groups of `size` numbers, of four bits, are the shares of whole lanes."""
+    return K % size == 0 and size in (8, 16, 32, 64, 128, 256)
 
 
 class Around(NamedTuple):
@@ -262,7 +277,7 @@ class Around(NamedTuple):
         bias, residual: whether they are added.
         settled: whether weights and biases are read before the kernel before is over.
         kept: whether the last columns also go to a cache.
-        scaled: whether each row of the weight has a scale.
+        scaled: whether each row of the weight has one scale.
         fn: a function of the sum with the bias.
     """
 
@@ -278,24 +293,30 @@ class Around(NamedTuple):
 def line_reader(cut: Cut) -> tuple[Callable, Callable]:
     """Make `fetch` and `numbers` for the loads of a weight.
 
-        fetch(w, at, v, k)       v[k:] = a load of w, from word `at` on
-        numbers(v, k, y, j)      y[j:] = these numbers as float32
+        fetch(w, scale, at, v, k)    v[k:] = a load of w, from word `at` on
+        numbers(v, k, y, j)          y[j:] = these numbers as float32
 
     Words are not looked at until they are multiplied: what is on its way takes no more
-    registers than bytes, and the next load waits for nothing.
+    registers than bytes, and the next load waits for nothing. Of four bits, a load is a
+    word of eight numbers and the scale of their group, which is its neighbours' too.
     """
     reader: Any = READERS.get(cut.dtype)
+    to_group = (cut.pack // 8).bit_length() - 1
 
-    def fetch_one(w, at, v, k):
+    def fetch_one(w, scale, at, v, k):
         v[k] = word_of(np.float32(load(w, at)))
 
-    def fetch_bytes(w, at, v, k):
+    def fetch_bytes(w, scale, at, v, k):
         v[k] = load(w, at)
 
-    def fetch_halves(w, at, v, k):
+    def fetch_fours(w, scale, at, v, k):
+        v[k] = load(w, at)
+        v[k + 1] = word_of(np.float32(load(scale, at >> to_group)))
+
+    def fetch_halves(w, scale, at, v, k):
         v[k], v[k + 1] = load2(w, at)
 
-    def fetch_floats(w, at, v, k):
+    def fetch_floats(w, scale, at, v, k):
         v[k], v[k + 1], v[k + 2], v[k + 3] = load4(w, at)
 
     def one(v, k, y, j):
@@ -303,6 +324,11 @@ def line_reader(cut: Cut) -> tuple[Callable, Callable]:
 
     def bytes_(v, k, y, j):
         y[j], y[j + 1], y[j + 2], y[j + 3] = from_bytes(v[k])
+
+    def fours(v, k, y, j):
+        floats = from_fours(v[k])
+        for e in range(8):
+            y[j + e] = floats[e]
 
     def halves(v, k, y, j):
         for e in range(2):
@@ -315,6 +341,7 @@ def line_reader(cut: Cut) -> tuple[Callable, Callable]:
 
     pairs = {1: (fetch_bytes, bytes_), 2: (fetch_halves, halves)}
     both = pairs.get(cut.words, (fetch_floats, floats))
+    both = (fetch_fours, fours) if cut.pack else both
     fetch, numbers = (fetch_one, one) if cut.width == 1 else both
     return device(fetch), device(numbers)
 
@@ -347,18 +374,20 @@ def finisher(around: Around) -> Callable:
 
 def few_template(cut: Cut, around: Around) -> Callable:
     """The Python function of `linear_rows`."""
-    _, width, group, lines, loads, whole, many, part = cut
+    _, width, group, lines, loads, whole, many, part, pack = cut
     words, threads = cut.words, cut.threads
     coming, factors, outputs = loads * lines * words, lines * width, lines * many
     # From one load of a lane to its next, in numbers and in words.
-    step, skip = width * group, words * group
+    apart = 1 if pack else words
+    step, skip = width * group, apart * group
     fetch, numbers = line_reader(cut)
     total_of, zero = summed(WARP), float32.numpy.type(0)
     norm, bias = around.norm is not None, around.bias
     (weighted, shifted), settled = around.norm or (False, False), around.settled
     kept, scaled = around.kept, around.scaled
+    of_group = pack // 8 or 1  # lanes that share a group
     # A row that is normalized lies in the registers of the whole block.
-    fit, size = Fit(float32, width, threads, part), threads * part or 1
+    fit, size = Fit(float32, min(width, 4), threads, part), threads * part or 1
     part = part or 1
     first, keep = row_reader(fit), row_writer(fit)
     normalize = row_normalized(fit, False, False)
@@ -374,9 +403,16 @@ def few_template(cut: Cut, around: Around) -> Callable:
                 z[0] = load(x, x_at[q] + u * step)
             else:
                 z[0], z[1], z[2], z[3] = load4(x, x_at[q] + u * step)
+            if pack:
+                z[4], z[5], z[6], z[7] = load4(x, x_at[q] + u * step + pack // 2)
             for p in range(lines):
+                total = zero if pack else totals[p * many + q]
                 for e in range(width):
-                    totals[p * many + q] += y[p * width + e] * z[e]
+                    total += y[p * width + e] * z[e]
+                if pack:
+                    factor = float_of(v[(u * lines + p) * words + 1])
+                    total = totals[p * many + q] + total * factor
+                totals[p * many + q] = total
 
     def linear_rows(
         x, w, b, more, gain, shift, eps, out, cache, slot, soon, scale, notes, sizes
@@ -420,10 +456,10 @@ def few_template(cut: Cut, around: Around) -> Callable:
             wait_for_previous()
         left = np.int32(K - width * t)  # the lane's first number has so many behind it
         for p in range(lines):
-            w_at[p] = (min(line + p, N - 1) * K + width * t) // width * words
+            w_at[p] = (min(line + p, N - 1) * K + width * t) // width * apart
             for u in range(loads):
                 at = w_at[p] + u * skip if u * step < left else 0
-                fetch(w, at, v, (u * lines + p) * words)
+                fetch(w, scale, at, v, (u * lines + p) * words)
         if weighted:
             first(gain, 0, K, tid, zero, factor)
         if shifted:
@@ -444,8 +480,9 @@ def few_template(cut: Cut, around: Around) -> Callable:
                 )
             keep(row, 0, K, tid, own)
             barrier()
+        begin = t // of_group * pack + t % of_group * 4 if pack else width * t
         for q in range(many):
-            x_at[q] = min(q, R - 1) * K + width * t
+            x_at[q] = min(q, R - 1) * K + begin
         for k in range(outputs):
             totals[k] = zero
         for _ in range(0, 1 if whole else K, loads * step):
@@ -458,7 +495,7 @@ def few_template(cut: Cut, around: Around) -> Callable:
                 if not whole and (loads + u) * step < left:
                     for p in range(lines):
                         at = w_at[p] + (loads + u) * skip
-                        fetch(w, at, v, (u * lines + p) * words)
+                        fetch(w, scale, at, v, (u * lines + p) * words)
             left -= loads * step
             for p in range(lines):
                 w_at[p] += loads * skip
@@ -508,13 +545,15 @@ def few_kernel(cut: Cut, around: Around, examples: tuple[str, ...] = ()) -> Kern
     )  # fmt: skip
 
 
-for _dtype in float32, bfloat16, int8:
+for _dtype, _pack in (float32, 0), (bfloat16, 0), (int8, 0), (int8, 64):
     for _rows, _norm in (1, True), (FEW, False):
         few_kernel(
-            few_cut(_dtype, 4, _rows, 4 * WARPS, LONGEST_NORM, _norm),
+            few_cut(
+                _dtype, 8 if _pack else 4, _rows, 4 * WARPS, LONGEST_NORM, _norm, _pack
+            ),
             Around(
                 (True, True) if _norm else None, True, not _norm, True, _norm,
-                _dtype is int8, None if _norm else operators.gelu_tanh,
+                _dtype is int8 and not _pack, None if _norm else operators.gelu_tanh,
             ),
             tuple(
                 FEW_EXAMPLE.replace("T", kind.name)
@@ -567,10 +606,11 @@ def linear_of_few(
     """As `linear`: by a kernel for up to `FEW` rows of float32 or halves, and up to
     `MOST` of halves on the tensor cores, that lie one behind the other."""
     (R, K), N, dtype = x.shape, weight.shape[0], x.dtype
+    pack = weight.shape[2] * 2 if len(weight.shape) == 3 else 0
     halves = scale is None and LEAST <= R <= MOST and dtype.half and K % 8 == 0
     halves = halves and suits(R, N, K) and (SIMULATED or compute_capability() >= (8, 0))
     alike = weight.is_contiguous() and computed(dtype) is float32
-    alike = alike and (R <= FEW or halves)
+    alike = alike and (R <= FEW or halves) and (not pack or packs(pack, K))
     wanted = dtype if scale is None else int8
     if not alike or 0 in (R, K, N) or weight.dtype is not wanted:
         return None
@@ -583,13 +623,14 @@ def linear_of_few(
     flat: list[Any] = [a if a is None else contiguous(a).flat() for a in given]
     vectors = [flat[i] for i in (0, 1, 4, 5) if given[i] is not None]
     width = width_of(K, float32, *vectors)
-    if R > FEW and width == 1:
+    if (R > FEW or pack) and width == 1:
         return None
     out = empty((R, N), dtype)
     about = (gain is not None, shift is not None) if norm else None
     settled = settled and all(a is None or a.is_contiguous() for a in given)  # no copy
     added = bias is not None, residual is not None
-    around = Around(about, *added, settled, kept is not None, scale is not None, fn)
+    by_row = scale is not None and not pack
+    around = Around(about, *added, settled, kept is not None, by_row, fn)
     cache, slot = [a.flat() for a in kept] if kept else (flat[0], notes())
     w = flat[1] if width == 1 else words_of(flat[1])
     later = words_of(flat[1])[:0]
@@ -605,7 +646,8 @@ def linear_of_few(
         if kept:
             after_launch()
         return out
-    cut = few_cut(wanted, width, R, N, K, norm is not None)
+    width = 8 if pack else width
+    cut = few_cut(wanted, width, R, N, K, norm is not None, pack)
     few_kernel(cut, around)[ceil_div(N, cut.rows), cut.threads](
         flat[0], w, *(flat[0] if a is None else a for a in flat[2:6]), np.float32(eps),
         out.flat(), cache, slot, later, flat[0] if scale is None else flat[6], notes(),

@@ -488,6 +488,85 @@ def _inner_products(
 
 
 @intrinsic
+def packed_dot(
+    typing: Any, x: Any, x_at: Any, x_row: Any, rows: Any, packed: Any, at: Any,
+    scale: Any, scale_at: Any, groups: Any, half: Any, out: Any, out_at: Any,
+    out_row: Any,
+) -> Any:  # fmt: skip
+    """out[i] = sum over k of x[i, k] * w[k] for one to four rows i, w of four bits.
+
+    x[i, k] is x[x_at + i * x_row + k], out[i] is out[out_at + i * out_row]; of two or
+    three `rows`, the last is read twice or three times. w has `groups` of `half` bytes,
+    as in `Backend.dequantize`, from packed[at] on, and their scales from
+    scale[scale_at] on. `half` is a multiple of 16. A vector of bytes is widened once,
+    and becomes two vectors of floats; a group's scale waits for the group's sums.
+    """
+    _check("packed_dot", (x, scale, out))
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        emit = _Emitter(context, builder, x)
+        x_ptr, place = emit.data(x, *args[:2]), emit.data(out, *args[10:12])
+        weight = emit.data(packed, *args[4:6]), emit.data(scale, *args[6:8])
+
+        def product(many: int) -> None:
+            lines = _lines(emit, x_ptr, args[2], many, args[3])
+            sums = _packed_sums(emit, lines, *weight, *args[8:10])
+            totals = emit.totals(sums)
+            for i in range(many):
+                with builder.if_then(builder.icmp_signed("<", emit.index(i), args[3])):
+                    vector, lane = totals[i // emit.lanes], emit.index(i % emit.lanes)
+                    total = builder.extract_element(vector, lane)
+                    at = builder.mul(args[12], emit.index(i))
+                    builder.store(total, builder.gep(place, [at]))
+
+        one = builder.icmp_signed("==", args[3], emit.index(1))
+        with builder.if_else(one) as (alone, together):
+            with alone:
+                product(1)
+            with together:
+                product(4)
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.void(x, i, i, i, packed, i, scale, i, i, i, out, i, i), code
+
+
+def _packed_sums(
+    emit: _Emitter, lines: list, bytes_: Any, scales: Any, groups: Any, half: Any
+) -> list[Any]:
+    """A vector for each line, whose lanes add up to its product with `packed`."""
+    builder, lanes = emit.builder, emit.index(emit.lanes)
+    narrow = ir.VectorType(ir.IntType(8), emit.lanes)
+    wide = ir.VectorType(ir.IntType(32), emit.lanes)
+    four, eight, last = (ir.Constant(wide, [n] * emit.lanes) for n in (4, 8, 15))
+    vectors = builder.sdiv(half, lanes)
+
+    def group(g: Any, sums: list[Any]) -> list[Any]:
+        begin = builder.mul(g, half)
+
+        def vector(v: Any, parts: list[Any]) -> list[Any]:
+            at = builder.add(begin, builder.mul(v, lanes))
+            place = builder.bitcast(builder.gep(bytes_, [at]), narrow.as_pointer())
+            both = builder.sext(builder.load(place, align=1), wide)
+            low = builder.sub(builder.and_(both, last), eight)
+            low = builder.sitofp(low, emit.vector)
+            high = builder.sitofp(builder.ashr(both, four), emit.vector)
+            low_at = builder.add(begin, at)
+            high_at = builder.add(low_at, half)
+            made = []
+            for line, part in zip(lines, parts):
+                part = emit.fma(emit.load(line, low_at), low, part)
+                made.append(emit.fma(emit.load(line, high_at), high, part))
+            return made
+
+        parts = _loop(builder, vectors, [emit.zero] * len(lines), vector)
+        factor = emit.splat(builder.load(builder.gep(scales, [g])))
+        return [emit.fma(factor, part, total) for part, total in zip(parts, sums)]
+
+    return _loop(builder, groups, [emit.zero] * len(lines), group)
+
+
+@intrinsic
 def copy_line(
     typing: Any,
     source: Any,

@@ -1137,6 +1137,20 @@ def through_bytes(f: Any, x: Any, bias: Any) -> Any:
     return f.linear(x, weight.to(x.dtype) * scale[:, None], bias)
 
 
+def fours_of(x: Any) -> Any:
+    """A weight [2, 2, 16] of four bits, its scales, and the floats it stands for."""
+    library = torch if isinstance(x, torch.Tensor) else minitorch
+    numbers = np.arange(2 * 64).reshape(2, 2, 2, 16) % 15 - 7
+    packed = (16 * numbers[:, :, 1] + numbers[:, :, 0] + 8).tolist()
+    scale = np.array([[0.01, 0.02], [0.03, 0.01]])
+    floats = (numbers * scale[:, :, None, None]).reshape(2, 64).tolist()
+    return (
+        library.tensor(packed, dtype=library.int8, device=x.device),
+        library.tensor(scale.tolist(), dtype=x.dtype, device=x.device),
+        library.tensor(floats, dtype=x.dtype, device=x.device),
+    )
+
+
 IMAGE, ROWS = (2, 2, 4, 4), (3, 4)
 SAME = (ROWS, ROWS)
 FUNCTIONAL = [
@@ -1153,6 +1167,13 @@ FUNCTIONAL = [
         (2,),
         call=lambda f, x, b: f.quantized_linear(x, *bytes_of(x), b),
         oracle=through_bytes,
+    ),
+    net(
+        "quantized_linear_of_four_bits",
+        (3, 64),
+        (2,),
+        call=lambda f, x, b: f.quantized_linear(x, *fours_of(x)[:2], b),
+        oracle=lambda f, x, b: f.linear(x, fours_of(x)[2], b),
     ),
     net(
         "bias_activation",

@@ -1,4 +1,4 @@
-"""Weights of one byte: rounding, the product, the layer, and models that write."""
+"""Weights of one byte, or four bits: rounding, products, layers, models that write."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from minitorch import Tensor, bfloat16, float16, float32, float64, int8, nn
 from minitorch.dtypes import finfo
 from minitorch.models import GPT, GPTConfig, from_pretrained, save_weights
 from minitorch.nn import functional as F
-from minitorch.quantization import QuantizedLinear, quantize, quantize_
+from minitorch.quantization import (
+    QuantizedLinear,
+    dequantize,
+    pack,
+    quantize,
+    quantize_,
+)
 from minitorch.serialization import load_file, save_file
 
 DOCS = Path(minitorch.__file__).parents[1] / "docs"
@@ -162,6 +168,132 @@ def test_operands_that_do_not_fit(message):
         F.quantized_linear(*WRONG[message](*given))
 
 
+# ---------------------------------------------------------------------- four bits
+
+fours = hnp.arrays(
+    np.int8,
+    st.tuples(st.integers(1, 4), st.integers(1, 3), st.sampled_from([2, 8, 32, 64])),
+    elements=st.integers(-8, 7),
+)
+
+
+@given(fours)
+def test_what_is_packed_comes_back(numbers):
+    """Each of 16 numbers, in each half of a byte."""
+    packed = pack(minitorch.tensor(numbers))
+    half = numbers.shape[2] // 2
+    bytes_ = 16 * numbers[..., half:] + numbers[..., :half] + 8
+    np.testing.assert_array_equal(array_of(packed.raw), bytes_)
+    ones = np.ones(numbers.shape[:2], np.float32)
+    found = dequantize(packed, minitorch.tensor(ones))
+    np.testing.assert_array_equal(array_of(found.raw), numbers.reshape(len(ones), -1))
+
+
+@given(matrices, st.sampled_from([32, 64, 128, 256]), st.integers(1, 9))
+def test_a_number_of_a_group_is_off_by_half_a_step(w, size, times):
+    w = np.tile(w, (1, 5 * times)) / 4
+    w *= np.linspace(1, 2, w.shape[1], dtype=np.float32)
+    q, scale = quantize(minitorch.tensor(w), "int4", size)
+    groups = -(-w.shape[1] // size)
+    assert (q.dtype, q.shape) == (int8, (len(w), groups, size // 2))
+    room = np.zeros((len(w), groups * size), np.float32)
+    room[:, : w.shape[1]] = w
+    parts = room.reshape(len(w), groups, size)
+    step = np.abs(parts).max(2) / np.float32(7)
+    np.testing.assert_allclose(array_of(scale.raw), step, rtol=1e-6, atol=1e-44)
+    found = array_of(dequantize(q, scale).raw).reshape(parts.shape)
+    off = np.abs(found.astype(float) - parts)
+    assert (off <= step[..., None] * (0.5 + 1e-5) + 1e-42).all()
+    assert not found.reshape(room.shape)[:, w.shape[1] :].any()
+
+
+# Around groups, rows of x that are multiplied at once, and what kernels are for.
+FOURS = [
+    (1, 1, 1, 32), (1, 33, 64, 64), (2, 5, 63, 64), (3, 5, 65, 32), (4, 3, 256, 128),
+    (5, 4, 96, 32), (8, 9, 192, 64), (9, 2, 64, 32), (17, 3, 130, 64), (33, 5, 257, 64),
+    (0, 3, 4, 32), (2, 0, 4, 32), (2, 3, 0, 32),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
+@pytest.mark.parametrize("shape", FOURS, ids=str)
+def test_the_product_of_four_bits(shape, dtype, device):
+    R, N, K, size = shape
+    x, w, b = (numbers(s, dtype, i) for i, s in enumerate([(R, K), (N, K), (N,)]))
+    q, scale = quantize(minitorch.tensor(w, device=device), "int4", size)
+    stands_for = array_of(dequantize(q, scale, K).raw).astype(float)
+    right = x.astype(float) @ stands_for.T
+    given = Tensor(make(x, device)), q, scale
+    for bias, wanted in ((None, right), (Tensor(make(b, device)), right + b)):
+        out = F.quantized_linear(*given, bias)
+        assert out.dtype is dtype and out.shape == (R, N)
+        error = 1e-12 if dtype is float64 else 3e-6 * (1 + np.abs(right).max(initial=0))
+        np.testing.assert_allclose(array_of(out.raw), wanted, 0, error)
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("dtype", [float16, bfloat16], ids=lambda d: d.name)
+def test_four_bits_beside_half_types(dtype, rows, device):
+    """Sums are float32; of many rows, weights are rounded, too."""
+    x = minitorch.tensor(numbers((rows, 64)), device=device).to(dtype)
+    w = minitorch.tensor(numbers((5, 64), seed=1), device=device).to(dtype)
+    q, scale = quantize(w, "int4", 32)
+    floats = array_of(dequantize(q, scale).raw).astype(float)
+    right = array_of(x.float().raw) @ floats.T
+    out = array_of(F.quantized_linear(x, q, scale).float().raw)
+    each = np.abs(array_of(x.float().raw)) @ np.abs(floats).T
+    assert (np.abs(out - right) <= finfo(dtype).eps * each).all()
+
+
+def test_a_group_in_any_layout(device):
+    x, w = numbers((3, 70), float64), minitorch.tensor(numbers((4, 70), seed=1))
+    q, scale = (a.to(device) for a in quantize(w.double(), "int4", 32))
+    right = x @ array_of(dequantize(q, scale, 70).raw).T
+    turned = q.transpose(0, 2).contiguous().transpose(0, 2)
+    x = Tensor(make(x, device, "permuted"))
+    out = F.quantized_linear(x, turned, scale)
+    np.testing.assert_allclose(array_of(out.raw), right, 0, 1e-12)
+
+
+def test_inputs_learn_through_four_bits():
+    x = minitorch.tensor(numbers((3, 40)), requires_grad=True)
+    q, scale = quantize(minitorch.tensor(numbers((2, 40), seed=1)), "int4", 32)
+    F.quantized_linear(x, q, scale).sum().backward()
+    right = array_of(dequantize(q, scale, 40).raw).sum(0)
+    np.testing.assert_allclose(x.grad.numpy(), np.tile(right, (3, 1)), 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("columns", "scales", "message"),
+    [
+        (33, (2, 1), r"the input is \(1, 33\) and the weight \(2, 32\)"),
+        (0, (2, 1), r"the input is \(1, 0\)"),
+        (20, (2,), r"the scale \(2,\); expected \(2, 1\)"),
+    ],
+)
+def test_groups_that_do_not_fit(columns, scales, message):
+    q = minitorch.zeros(2, 1, 16, dtype=int8)
+    with pytest.raises(ValueError, match=message):
+        F.quantized_linear(minitorch.zeros(1, columns), q, minitorch.zeros(*scales))
+
+
+def test_a_layer_of_four_bits_comes_back(device):
+    linear = nn.Linear(70, 4, device=device).eval()
+    layer = QuantizedLinear.from_float(linear, "int4", 32)
+    assert "bias=True, weight=int4, group_size=32)" in repr(layer)
+    assert layer.q.shape == (4, 3, 16) and layer.scale.shape == (4, 3)
+    fresh = QuantizedLinear(70, 4, device=device, kind="int4", group_size=32)
+    x = minitorch.tensor(numbers((3, 70)), device=device)
+    assert fresh.weight.abs().sum().item() == 0
+    assert fresh(x).equal(fresh.bias.expand(3, 4))
+    fresh.load_state_dict(layer.state_dict())
+    assert fresh(x).equal(layer(x)) and fresh.weight.equal(layer.weight)
+    right = F.linear(x, layer.weight, layer.bias)
+    np.testing.assert_allclose(array_of(layer(x).raw), array_of(right.raw), 0, 1e-5)
+    with pytest.raises(RuntimeError, match=r"'scale' is .4, 3"):
+        QuantizedLinear(70, 4, kind="int4").load_state_dict(layer.state_dict())
+
+
 # ------------------------------------------------------------------ layer and model
 
 
@@ -210,8 +342,10 @@ def test_which_layers_are_replaced():
 
 
 def test_what_quantize_refuses():
-    with pytest.raises(ValueError, match="kind is 'int4'; expected one of 'int8'"):
-        quantize_(nn.Sequential(), "int4")
+    with pytest.raises(ValueError, match="kind is 'int2'; expected one of 'int8', 'i"):
+        quantize_(nn.Sequential(), "int2")
+    with pytest.raises(ValueError, match="group_size is 48; expected one of 32, 64,"):
+        quantize_(nn.Sequential(), "int4", group_size=48)
     with pytest.raises(ValueError, match="which nothing can replace"):
         quantize_(nn.Linear(2, 2))
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
@@ -230,7 +364,7 @@ def test_what_quantize_refuses():
         quantize(minitorch.ones(3))
 
 
-def gpt(**changes):
+def gpt(kind="int8", **changes):
     """A model that says other things after other texts, quantized; and the same with
     the weights that its bytes stand for."""
     minitorch.manual_seed(6)
@@ -239,7 +373,7 @@ def gpt(**changes):
         for p in model.parameters():
             p.add_(minitorch.randn_like(p) * 0.4)
     floats = copy.deepcopy(model)
-    quantize_(model)
+    quantize_(model, kind)
     floats.lm_head.weight = nn.Parameter(model.lm_head.weight)
     with minitorch.no_grad():
         for (_, mine), (_, theirs) in zip(
@@ -250,7 +384,9 @@ def gpt(**changes):
     return model, floats
 
 
-@pytest.mark.parametrize("changes", [{}, LLAMA], ids=["gpt2", "llama"])
+@pytest.mark.parametrize(
+    "changes", [{}, LLAMA, {"kind": "int4"}], ids=["gpt2", "llama", "gpt2, int4"]
+)
 def test_a_model_writes_what_its_floats_write(changes, device):
     model, floats = (m.to(device) for m in gpt(**changes))
     assert all(type(m) is not nn.Linear for m in model.modules())
@@ -298,11 +434,14 @@ def test_the_program_of_the_docs(capsys):
     program = runpy.run_path(str(DOCS / "quantized_gpt.py"))
     found = program["losses"](30)
     assert abs(found["int8"] - found["float32"]) < 0.01 and found["float32"] < 4
-    (ratio, *_) = program["speeds"]("tiny", 3, 1)
-    assert ratio > 0
-    assert "MB of weights a token: 0 and 0" in capsys.readouterr().out
+    assert abs(found["int4, 32"] - found["float32"]) < 0.05
+    (ratios, *_) = program["speeds"]("tiny", 3, 1)
+    assert len(ratios) == 2 and min(ratios) > 0
+    assert "MB of weights a token: 0, 0, 0" in capsys.readouterr().out
     model = GPT.preset("gpt2", n_layer=1)
     floats = program["bytes_read"](model)
     bytes_ = program["bytes_read"](quantize_(model))
     rows = 50_257 + 768 * (3 + 1 + 4 + 1)
     assert floats == 4 * 768 * (50_257 + 768 * 12) and bytes_ == floats // 4 + 4 * rows
+    fours = program["bytes_read"](quantize_(GPT.preset("gpt2", n_layer=1), "int4"))
+    assert fours == floats // 32 * 4.5

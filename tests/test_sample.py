@@ -53,17 +53,19 @@ def test_it_writes_what_generate_writes(published):
     assert other.stdout.startswith("the cat") and other.stdout != told.stdout
 
 
-def test_weights_may_become_bytes(published):
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+def test_weights_may_become_bytes(published, kind):
     folder, words = published
     options = ("--weights", folder, "--tokenizer", folder / "words.json", "-n", 9)
     options = (*options, "-p", "the cat", "--temperature", 0, "--quantize")
-    told = sample(*options, "int8")
+    told = sample(*options, kind)
     assert told.exit_code == 0, told.output
-    model = quantize_(from_pretrained(folder))
+    model = quantize_(from_pretrained(folder), kind)
     new = model.generate(words.encode("the cat"), 9, temperature=0)
     assert told.stdout == "the cat" + words.decode(new) + "\n"
     told = sample(*options, "int3")
-    assert told.exit_code == 1 and "'int3'; expected one of 'int8'" in told.stderr
+    assert told.exit_code == 1
+    assert "'int3'; expected one of 'int8', 'int4'" in told.stderr
 
 
 @pytest.mark.parametrize("end", ["<|endoftext|>", "</s>", "<|eot_id|>"])

@@ -207,6 +207,17 @@ def store(typing: Any, array: Any, i: Any, value: Any) -> Any:
     return types.void(array, i, value), code
 
 
+def _from_unsigned(builder: Any, word: Any, zero: int) -> list[Any]:
+    """Write four float32: the bytes of a word, less `zero`."""
+    kind = ir.FunctionType(F32, [I32, I32, I32])
+    line = ir.InlineAsm(kind, "prmt.b32 $0, $1, $2, $3;", "=f,r,r,r")
+    exact = [
+        builder.call(line, [word, I32(0x4B000000), I32(0x7540 + e)]) for e in range(4)
+    ]
+    less = ir.Constant(F32, float(2**23 + zero))
+    return [builder.fsub(number, less) for number in exact]
+
+
 @emulated(emulation.from_bytes)
 def from_bytes(typing: Any, word: Any) -> Any:
     """Four float32 of a word of four int8.
@@ -216,18 +227,29 @@ def from_bytes(typing: Any, word: Any) -> Any:
     """
 
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = ir.FunctionType(F32, [I32, I32, I32])
-        line = ir.InlineAsm(kind, "prmt.b32 $0, $1, $2, $3;", "=f,r,r,r")
         word = builder.xor(args[0], I32(0x80808080))
-        exact = [
-            builder.call(line, [word, I32(0x4B000000), I32(0x7540 + e)])
-            for e in range(4)
-        ]
-        less = ir.Constant(F32, 8388736.0)
-        items = [builder.fsub(number, less) for number in exact]
+        items = _from_unsigned(builder, word, 128)
         return context.make_tuple(builder, sig.return_type, items)
 
     return types.UniTuple(types.float32, 4)(types.uint32), code
+
+
+@emulated(emulation.from_fours)
+def from_fours(typing: Any, word: Any) -> Any:
+    """Eight float32 of four bytes 16 * high + low + 8: the four low ones first.
+
+    As `from_bytes`: both halves of all bytes are made unsigned, and 8 too large.
+    """
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        last, four, eights = I32(0x0F0F0F0F), I32(4), I32(0x08080808)
+        low = builder.and_(args[0], last)
+        high = builder.and_(builder.lshr(args[0], four), last)
+        items = _from_unsigned(builder, low, 8)
+        items += _from_unsigned(builder, builder.xor(high, eights), 8)
+        return context.make_tuple(builder, sig.return_type, items)
+
+    return types.UniTuple(types.float32, 8)(types.uint32), code
 
 
 # -------------------------------------------------------------------------- warps

@@ -150,6 +150,13 @@ def from_bytes(word: Any) -> tuple[Any, ...]:
     return tuple(np.array([word], np.uint32).view(np.int8).astype(np.float32))
 
 
+def from_fours(word: Any) -> tuple[Any, ...]:
+    """Eight float32 of four bytes 16 * high + low + 8: the four low ones first."""
+    packed = np.array([word], np.uint32).view(np.int8)
+    numbers = np.concatenate([(packed & 15) - 8, packed >> 4])
+    return tuple(numbers.astype(np.float32))
+
+
 def load2(array: Any, i: int) -> tuple[Any, ...]:
     """array[i], array[i + 1]"""
     return tuple(_get(array, i, 2))

@@ -2,7 +2,7 @@
 
 With this file a backend adds a bias to every row of a matrix and applies a function to
 the sums, by two elementwise operations; a kernel of its own reads and writes once. It
-multiplies by a weight of bytes, too (`quantized_linear`).
+multiplies by a weight of bytes or of four bits, too (`quantized_linear`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Linear(Primitives):
         what was started just before writes to no weight or bias. Into the cache of
         `kept`, at its slot, go the last H * E columns, too. `soon` is a weight for one
         of the next calls; a GPU may bring it into its cache meanwhile. Beside `scale`
-        [N] the weight is int8, and each of its rows is multiplied by that number.
+        the weight is quantized, as for `quantized_linear`.
         """
         return None
 
@@ -46,26 +46,63 @@ class Linear(Primitives):
         self, x: TensorData, weight: TensorData, scale: TensorData,
         bias: TensorData | None = None,
     ) -> TensorData:  # fmt: skip
-        """x @ (scale[:, None] * weight)^T + bias, rounded once.
+        """x @ w^T + bias, rounded once, where w is what `dequantize` says.
 
-        x [R, K], weight int8 [N, K], scale [N], bias [N] -> [R, N]. Beside an x of a
-        half type, scale and bias may be float32. A number of the weight is used R
-        times, so for few rows the time is that of reading it: a kernel that converts
-        in registers reads a quarter of what float32 takes.
+        x [R, K], weight int8 [N, K], scale [N], bias [N] -> [R, N]; a weight of four
+        bits is int8 [N, G, S / 2], its scale [N, G]. Beside an x of a half type, scale
+        and bias may be float32. A number of the weight is used R times, so for few rows
+        the time is that of reading it: a kernel that converts in registers reads a
+        quarter of what float32 takes, or an eighth.
         """
         made = self.linear(x, weight, bias, scale=scale)
         if made is not None:
             return made
-        kind = computed(x.dtype)
+        kind, by_row = computed(x.dtype), len(weight.shape) == 2
         # A row's factor is the same for all terms of its sums: it can wait for them.
-        turned = self.copy(weight, x.dtype).permute((1, 0))
-        out: Any = self.matmul_to(x, turned, kind)
+        w = (
+            self.copy(weight, x.dtype)
+            if by_row
+            else self.dequantize(weight, scale, x.shape[1], x.dtype)
+        )
+        out: Any = self.matmul_to(x, w.permute((1, 0)), kind)
         if out is NotImplemented:  # of halves, which come again as float32
             return out
-        out = self.zip(operators.mul, out, self._converted(scale, kind), None, out)
+        if by_row:
+            out = self.zip(operators.mul, out, self._converted(scale, kind), None, out)
         if bias is not None:
             out = self.bias_activation(out, self._converted(bias, kind), None, out)
         return self._converted(out, x.dtype)
+
+    def dequantize(
+        self, weight: TensorData, scale: TensorData, columns: int, dtype: DType
+    ) -> TensorData:
+        """The floats [N, columns] that whole numbers stand for, rounded once.
+
+        weight int8 [N, K] and scale [N]: scale[n] * weight[n, k]. Or of four bits, int8
+        [N, G, S / 2] and scale [N, G]: G groups of S numbers, of which the last ones
+        may be too many. Byte j of a group is 16 * high + low + 8, where low is its
+        number j and high its number S / 2 + j: both halves of a group lie as they are
+        multiplied, so that a vector of bytes becomes two of neighbours.
+        """
+        kind = computed(dtype)
+        w, factor = self.copy(weight, kind), self.copy(scale, kind)
+        rows, factors = scale.shape[0], (*scale.shape, 1)
+        if len(weight.shape) == 2:
+            made = self._mul(w, TensorData(factor.storage, factors))
+            return self._converted(made, dtype)
+        sixteen, eight = self.number(16, kind), self.number(8, kind)
+        low = self.zip(operators.remainder, w, sixteen)
+        pair = (
+            self.zip(operators.sub, low, eight, None, low),
+            self.zip(operators.floor_divide, w, sixteen),
+        )
+        _, groups, half = weight.shape
+        out = self.empty((rows, groups, 2 * half), kind)
+        for i, numbers in enumerate(pair):
+            made = self._mul(numbers, TensorData(factor.storage, factors))
+            self.copy_into(out.slice(2, i * half, half), made)
+        out = TensorData(out.storage, (rows, groups * 2 * half)).slice(1, 0, columns)
+        return self._converted(out, dtype)
 
     def linear_gradients(
         self, grad: TensorData, x: TensorData, weight: TensorData | None, dtype: DType,

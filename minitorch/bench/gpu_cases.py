@@ -26,7 +26,9 @@ from minitorch.bench.gpu_steps import (
 )
 from minitorch.bench.inputs import (
     Case,
+    Pair,
     backward,
+    both,
     forward_and_backward,
     nearly_equal,
     on_raw,
@@ -36,6 +38,7 @@ from minitorch.bench.inputs import (
     torch_module,
 )
 from minitorch.cuda import get_device_capability
+from minitorch.quantization import quantize
 
 LARGE = 2**28
 ROWS, COLUMNS = 16_384, 4_096
@@ -146,7 +149,8 @@ LAYERS = ((768, 2304), (3072, 768), (1600, 4800), (4096, 14336), (14336, 4096))
 def few_cases() -> Iterator[Case]:
     """Layers of few rows, in to out: GPT-2's, GPT-2 XL's and an 8B model's, and a head.
 
-    Each number of a weight is used once for a row, so all of it is reading.
+    Each number of a weight is used once for a row, so all of it is reading. Beside
+    quantized weights PyTorch multiplies what they were made of.
     """
     theirs = torch_module().nn.functional.linear
     for (width, units), rows, dtype in product(
@@ -160,6 +164,22 @@ def few_cases() -> Iterator[Case]:
             how=partial(simple, dtype=dtype),
             agree=partial(nearly_equal, error=1e-2) if half else nearly_equal,
         )  # fmt: skip
+        for kind, bytes_, error in (("int8", 1.0, 2e-2), ("int4", 0.5625, 2e-1)):
+            yield timed(
+                "few", f"{width} -> {units}, {rows} of {dtype}, {kind}", F.linear,
+                [(rows, width), (units, width), (units,)], bytes_ * width * units, 1.0,
+                theirs=theirs, how=partial(quantized, kind=kind, dtype=dtype),
+                agree=partial(nearly_equal, error=error),
+            )  # fmt: skip
+
+
+def quantized(
+    op: Callable, their_op: Callable, *shapes: tuple[int, ...], kind: str, dtype: str
+) -> Pair:
+    """A layer whose weight is quantized on our side, and as it was on theirs."""
+    (x, weight, bias), theirs = both(*shapes, dtype=dtype)
+    given = (x, *quantize(weight, kind), bias)
+    return partial(F.quantized_linear, *given), partial(their_op, *theirs)
 
 
 def attention_cases() -> Iterator[Case]:

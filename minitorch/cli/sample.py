@@ -41,7 +41,9 @@ Words = Annotated[
 ]
 Quantize = Annotated[
     str | None,
-    typer.Option(help="int8: a byte for a weight, for less to read at each token."),
+    typer.Option(
+        help="int8 or int4: a byte or half a byte for a weight, for less to read."
+    ),
 ]
 
 

@@ -193,12 +193,13 @@ def _check_kinds(name: str, first: Tensor, *others: Tensor) -> None:
 
 
 class QuantizedLinear(Function):
-    """out = x @ (scale * weight)^T + bias, for a weight of whole numbers
+    """out = x @ w^T + bias, for a weight w = scale * weight of whole numbers
 
-    x [*, K], weight int8 [N, K], scale [N], bias [N] or None -> out [*, N]. The weight
-    is fixed, and x learns through it as through any other:
+    x [*, K], weight int8 [N, K], scale [N], bias [N] or None -> out [*, N]; of four
+    bits weight int8 [N, G, S / 2], scale [N, G]. The weight is fixed, and x learns
+    through it as through any other:
 
-        grad_x    = (grad * scale) @ weight    [R, N] @ [N, K]
+        grad_x    = grad @ w                   [R, N] @ [N, K]
         grad_bias = sum of grad over r         [N]
     """
 
@@ -207,6 +208,7 @@ class QuantizedLinear(Function):
         ctx: Context, x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None
     ) -> Any:
         ctx.save_for_backward(weight, scale)
+        ctx.columns = x.raw.shape[-1]
         ctx.sums = None if bias is None else bias.dtype
         backend, b = x.backend, None if bias is None else bias.raw
         rows = as_rows(x.raw, backend)
@@ -219,11 +221,22 @@ class QuantizedLinear(Function):
         need_x, _, _, need_bias = ctx.needs_input_grad
         grad_x = grad_bias = None
         if need_x:
-            factors = cast(scale, grad.dtype).unsqueeze(1)
-            grad_x = grad.matmul(cast(weight, grad.dtype) * factors)
+            w = grad.backend.dequantize(weight.raw, scale.raw, ctx.columns, grad.dtype)
+            grad_x = grad.matmul(grad.wrap(w))
         if need_bias:
             grad_bias = cast(grad.reshape(rows_shape(grad.raw.shape)).sum(0), ctx.sums)
         return grad_x, None, None, grad_bias
+
+
+def _as_matrix(shape: Shape, size: Shape) -> Shape:
+    """(N, K) of a weight of this size, whose last group may be cut off for the input's
+    K numbers."""
+    if len(size) != 3:
+        return size
+    rows, groups, half = size
+    least, most = (groups - 1) * 2 * half, groups * 2 * half
+    fits = shape and least < shape[-1] <= most
+    return rows, shape[-1] if fits else most
 
 
 def quantized_linear(
@@ -231,9 +244,10 @@ def quantized_linear(
 ) -> Tensor:
     """input @ (scale[:, None] * weight)^T + bias, without the product in brackets
 
-    input [*, K], weight int8 [N, K], scale [N], bias [N] or None -> [*, N].
-    `minitorch.quantization.quantize` makes weight and scale from a float weight. Scale
-    and bias have the input's dtype, or are float32 beside a half type.
+    input [*, K], weight int8 [N, K], scale [N], bias [N] or None -> [*, N]. Of four
+    bits, weight is int8 [N, G, S / 2], scale [N, G], for G groups of S numbers in a
+    row. `minitorch.quantization.quantize` makes weight and scale from a float weight.
+    Scale and bias have the input's dtype, or are float32 beside a half type.
 
     Raises:
         ValueError: a shape does not fit, or the scale wants a gradient: it is fixed.
@@ -253,11 +267,12 @@ def quantized_linear(
             f"{name}: the input is {kind.name}, and a scale or bias is "
             f"{wrong[0].dtype.name}; convert one with .to(dtype)"
         )
-    _check_shapes(name, input.raw.shape, weight.raw.shape, bias)
-    if scale.raw.shape != weight.raw.shape[:1]:
+    size = weight.raw.shape
+    _check_shapes(name, input.raw.shape, _as_matrix(input.raw.shape, size), bias)
+    if scale.raw.shape != size[:-1]:
         raise ValueError(
-            f"{name}: the weight is {weight.raw.shape} and the scale "
-            f"{scale.raw.shape}; expected one number for each row of the weight"
+            f"{name}: the weight is {size} and the scale {scale.raw.shape}; expected "
+            f"{size[:-1]}, one number for each row, or group, of the weight"
         )
     if scale.requires_grad:
         raise ValueError(f"{name}: the scale is fixed; give scale.detach()")

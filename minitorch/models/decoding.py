@@ -83,12 +83,13 @@ def _weights(model: Any) -> Iterator[TensorData]:
         a, m = block.attn, block.mlp
         yield from (_weight(x)[0] for x in (a.c_attn, a.c_proj, m.c_fc, m.c_proj))
     head, _ = _weight(model.lm_head)
-    rows = min(head.shape[0] // 2, HEAD // (head.shape[1] * head.dtype.itemsize))
+    row = head.size // head.shape[0] * head.dtype.itemsize
+    rows = min(head.shape[0] // 2, HEAD // row)
     yield from (head.slice(0, i * rows, rows) for i in range(2))
 
 
 def _weight(linear: Any) -> tuple[TensorData, TensorData | None]:
-    """The weight of a layer, and, where it is quantized, the scales of its rows."""
+    """The weight of a layer, and its scales, where it is quantized."""
     if isinstance(linear, QuantizedLinear):
         return linear.q.raw, linear.scale.raw
     return linear.weight.raw, None

@@ -24,7 +24,8 @@ from minitorch.dtypes import bfloat16, finfo, float16, float32, int8
 from minitorch.models import GPT, GPTConfig, Sampling
 from minitorch.models.cache import KVCache
 from minitorch.models.generation import _Writer
-from minitorch.quantization import quantize_
+from minitorch.quantization import dequantize, quantize, quantize_
+from minitorch.tensor import Tensor
 from tests.cuda.sizes import met, pick
 
 pytest.importorskip("numba_cuda")
@@ -42,7 +43,7 @@ GPT2, LLAMA = SIZES, {
 DRAWN = Sampling(0.9, top_k=5, top_p=0.9)
 
 
-@met("made, kind", [(GPT2, Sampling(0.0)), (LLAMA, DRAWN)], ["float32", "int8"])
+@met("made, kind", [(GPT2, Sampling(0.0)), (LLAMA, DRAWN)], ["float32", "int8", "int4"])
 def test_a_step_is_a_graph_that_writes_the_same(made, kind):
     config, sampling = made
     minitorch.manual_seed(0)
@@ -50,8 +51,8 @@ def test_a_step_is_a_graph_that_writes_the_same(made, kind):
     with minitorch.no_grad():
         for p in model.parameters():
             p.mul_(20.0)
-    if kind == "int8":
-        quantize_(model)
+    if kind != "float32":
+        quantize_(model, kind)
     written = []
     for device in ("cpu", "cuda"):
         model.to(device)
@@ -269,9 +270,9 @@ def test_any_cut_of_a_weight_gives_the_same(cut, dtype, monkeypatch):
     group, lines, loads = cut
     chosen, chunk = linear.few_cut, 4 * group * loads
 
-    def forced(dtype, width, rows, n, k, norm):
+    def forced(dtype, width, rows, n, k, norm, pack):
         at_once = {"loads": loads, "whole": k == chunk}
-        found = chosen(dtype, width, rows, n, k, norm)
+        found = chosen(dtype, width, rows, n, k, norm, pack)
         return found._replace(group=group, lines=lines, **at_once)
 
     monkeypatch.setattr(linear, "few_cut", forced)
@@ -287,6 +288,84 @@ def test_any_cut_of_a_weight_gives_the_same(cut, dtype, monkeypatch):
         right = x.astype(np.float64) @ w.astype(np.float64).T
         error = (finfo(floating).eps if floating.half else 1e-6) * abs(right).max()
         np.testing.assert_allclose(array_of(out).astype(float), right, 0, 4 * error)
+
+
+def fours(n, k, size):
+    """A weight of four bits and its scales on the GPU, and its floats."""
+    w = Tensor(make(np.random.default_rng(k).standard_normal((n, k), "f"), "cuda"))
+    q, scale = quantize(w, "int4", size)
+    return q.raw, scale.raw, array_of(dequantize(q, scale).raw).astype(np.float64)
+
+
+@pytest.mark.parametrize("dtype", [float32, bfloat16, float16])
+@pytest.mark.parametrize(
+    ("rows", "k", "n", "size", "parts"),
+    [
+        (1, pick(64, 768), 9, 64, "bias fn residual norm"),
+        (1, pick(288, 3072), 5, 32, "bias residual"),
+        (1, pick(256, 4096), 7, 256, "norm"),
+        (3, 128, 4, 128, "bias norm fn"),
+        (8, 320, 3, 64, ""),
+    ],
+)
+def test_a_layer_of_four_bits_is_one_kernel(rows, k, n, size, parts, dtype):
+    random = np.random.default_rng(rows + k)
+    shapes = (rows, k), (n,), (rows, n), (k,), (k,)
+    arrays = [random.standard_normal(s, np.float32) for s in shapes]
+    given = [make(a.astype(dtype.numpy), "cuda") for a in arrays]
+    x, b, more, gain, shift = (array_of(a).astype(np.float64) for a in given)
+    weight, scale, w = fours(n, k, size)
+    norm = (given[3], given[4], 1e-5) if "norm" in parts else None
+    if norm:
+        x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+        x = x * gain + shift
+    right = x @ w.T + (b if "bias" in parts else 0)
+    fn = operators.gelu_tanh if "fn" in parts else None
+    right = np.vectorize(fn)(right) if fn else right
+    right = right + (more if "residual" in parts else 0)
+    bias, residual = (
+        a if part in parts else None
+        for a, part in ((given[1], "bias"), (given[2], "residual"))
+    )
+    out = loaded("cuda").linear(given[0], weight, bias, fn, residual, norm, scale=scale)
+    assert out is not None and out.dtype is dtype
+    error = (finfo(dtype).eps if dtype.half else 1e-6) * abs(right).max()
+    np.testing.assert_allclose(array_of(out).astype(float), right, 0, 4 * error)
+
+
+@pytest.mark.parametrize("cut", [(32, 1, 2), (64, 2, 1), (32, 4, 3), (64, 4, 2)])
+def test_any_cut_of_four_bits_gives_the_same(cut, monkeypatch):
+    """Rows of x and of the weight, and groups of a row, around what a cut has."""
+    group, lines, loads = cut
+    chosen, chunk = linear.few_cut, 8 * group * loads
+
+    def forced(*sizes):
+        at_once = {"loads": loads, "whole": sizes[4] == chunk}
+        return chosen(*sizes)._replace(group=group, lines=lines, **at_once)
+
+    monkeypatch.setattr(linear, "few_cut", forced)
+    cases = [(1, chunk, 9, 64), (2, chunk + 32, 4, 32), (3, 2 * chunk - 64, 5, 64)]
+    for rows, k, n, size in [*cases, (8, 32, 1, 32), (1, chunk + 256, 3, 256)]:
+        x = np.random.default_rng(k).standard_normal((rows, k), np.float32)
+        weight, scale, w = fours(n, k, size)
+        out = loaded("cuda").linear(make(x, "cuda"), weight, scale=scale)
+        right = x.astype(np.float64) @ w.T
+        np.testing.assert_allclose(array_of(out), right, 0, 4e-6 * abs(right).max())
+
+
+def test_four_bits_that_no_kernel_takes():
+    """A group that is cut off, and more rows than a few: the weight becomes floats."""
+    weight, scale, w = fours(3, 64, 64)
+    for rows, k in ((1, 63), (9, 64)):
+        x = make(np.ones((rows, k), np.float32), "cuda")
+        assert loaded("cuda").linear(x, weight, scale=scale) is None
+        out = array_of(loaded("cuda").quantized_linear(x, weight, scale))
+        np.testing.assert_allclose(out, np.tile(w[:, :k].sum(1), (rows, 1)), 0, 1e-5)
+    for dtype in (float32, bfloat16, float16):
+        made = array_of(loaded("cuda").dequantize(weight, scale, 50, dtype))
+        error = finfo(dtype).eps / 2 * abs(w[:, :50])
+        assert made.dtype == dtype.numpy
+        assert (abs(made.astype(float) - w[:, :50]) <= error).all()
 
 
 @pytest.mark.parametrize("dtype", [bfloat16, float16])
@@ -339,6 +418,10 @@ def test_cuts_leave_no_row_out():
             assert cut.whole == (cut.loads * 4 * cut.group == k)
             assert cut.many >= rows and cut.lines * cut.many <= WARP
             assert not cut.part or cut.part * cut.threads >= k
+    for rows, n, k in product((1, 2, 8), (1, 768, 50257), (64, 768, 14336)):
+        cut = linear.few_cut(int8, 8, rows, n, k, rows == 1 and k <= 4096, 64)
+        assert cut.loads * cut.lines * cut.words <= linear.WORDS and cut.loads
+        assert cut.whole == (cut.loads * 8 * cut.group == k)
     for rows, n, k in product((2, 9, 16), (1, 768, 50257), (8, 768, 3080)):
         shared = linear.halves_cut(bfloat16, rows, n, k)
         assert shared.tiles * 8 >= rows and shared.rows % 16 == 0

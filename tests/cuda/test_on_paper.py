@@ -26,7 +26,7 @@ ASKED = os.environ.get("MINITORCH_PAPER", "").split()
 # What is not in `edges`: functions of numbers, and kernels of a few families.
 FLOATS = (
     "operations float32 exp tanh erf sin pow remainder div rmod gelu where std "
-    "nll_loss conv2d"
+    "nll_loss conv2d quantized_linear_of_four_bits"
 )
 HALVES = (
     "operations bfloat16 gelu sqrt add mean cross_entropy batch_norm "
