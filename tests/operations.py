@@ -744,7 +744,7 @@ MOVEMENT = [
     on("diag", method("diag"), (3,), (0,), (3, 4), (4, 3), (1, 1), (0, 3)),
     on("diag_1", method("diag", 1), (3,), (0,), (3, 4), (4, 3), (4, 1)),
     on("diag_minus", method("diag", -2), (3,), (0,), (3, 4), (4, 3), (2, 1)),
-    on("trace", method("trace"), (3, 3), (3, 4), (4, 1), (0, 2), kinds="fi"),
+    on("trace", method("trace"), (3, 3), (3, 4), (3, 2), (0, 2), kinds="fi"),
     on("tril", method("tril"), (3, 4), (4, 3), (2, 3, 3), (0, 3)),
     on("triu", method("triu", 1), (3, 4), (4, 3), (2, 3, 3)),
     on("tril_minus", method("tril", -1), (3, 4), (4, 3)),
