@@ -401,10 +401,11 @@ class Generator:
         bits of normal numbers. They are made one after the other, by NumPy.
 
         All else is not PyTorch's: half types, but for `rand`; what is drawn into, or in
-        the shape of, a transposed tensor or a slice of columns (dropout's zeros are
-        PyTorch's there, too); and numbers of a loader's workers. On Intel's processors,
-        and in some versions on others, PyTorch asks Intel's library for dropout and
-        `bernoulli_`: then those differ, and what is drawn after them.
+        the shape of, a transposed tensor or a slice of columns; dropout of a sum or a
+        `relu` of transposed tensors, which lie in another order here (that of the
+        tensors themselves is PyTorch's); and numbers of a loader's workers. On Intel's
+        processors, and in some versions on others, PyTorch asks Intel's library for
+        dropout and `bernoulli_`: then those differ, and what is drawn after them.
         """
         if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool):
             raise TypeError(f"manual_seed: got {seed!r}; expected an int")

@@ -121,6 +121,7 @@ DRAWS: dict[str, tuple[Callable[[Any], Any], float]] = {
     "Embedding": (lambda t: t.nn.Embedding(7, 5).weight, 1e-6),
     "Conv2d": (lambda t: t.nn.Conv2d(2, 3, 3).bias, 1e-6),
     "ConvTranspose1d": (lambda t: t.nn.ConvTranspose1d(2, 3, 3).bias, 1e-6),
+    "a lazy layer": (lambda t: t.nn.LazyLinear(3)(t.rand(4, 7)), 1e-6),
     "LSTM": (lambda t: t.nn.LSTM(3, 4, 2).weight_hh_l1, 1e-6),
     "attention": (lambda t: t.nn.MultiheadAttention(8, 2).in_proj_weight, 1e-6),
     "a block": (lambda t: t.nn.TransformerEncoderLayer(8, 2, 9).linear2.weight, 1e-6),
