@@ -221,8 +221,17 @@ def test_an_epoch_goes_on_in_its_order() -> None:
     next(batches)
     state, rest = loader.state_dict(), [b.tolist() for (b,) in batches]
     other = DataLoader(TensorDataset(minitorch.arange(10)), 3, shuffle=True)
+    minitorch.manual_seed(2, sequence="philox")
     other.load_state_dict(state)
     assert [b.tolist() for (b,) in other] == rest
+    state = other.state_dict()
+    ours = [b.tolist() for (b,) in other]
+    other.load_state_dict(state)  # the next epoch is not PyTorch's
+    assert [b.tolist() for (b,) in other] == ours != rest
+    with pytest.raises(ValueError, match="shuffle was 3, and is 2"):
+        DataLoader(TensorDataset(minitorch.arange(10)), 3).load_state_dict(
+            {**state, "batches": 1, "shuffle": 3}
+        )
 
 
 @pytest.mark.parametrize(
@@ -255,6 +264,20 @@ def test_workers_know_the_order(context: str) -> None:
         expected = [b.tolist() for (b,) in others]
         assert [b.tolist() for (b,) in loader] == expected
     assert minitorch.rand(1).item() == torch.rand(1).item()
+
+
+def test_workers_that_run_are_told_whose_order_it_is() -> None:
+    minitorch.manual_seed(1, sequence="philox")
+    data = TensorDataset(minitorch.arange(9))
+    kept = {"num_workers": 2, "multiprocessing_context": "fork"}
+    loader = DataLoader(data, 2, shuffle=True, persistent_workers=True, **kept)
+    ours = [x for (b,) in loader for x in b.tolist()]
+    minitorch.manual_seed(1, sequence="pytorch")
+    found = [x for (b,) in loader for x in b.tolist()]
+    torch.manual_seed(1)
+    seed = int(torch.empty((), dtype=torch.int64).random_())
+    expected = torch.randperm(9, generator=torch.Generator().manual_seed(seed))
+    assert found == expected.tolist() != ours
 
 
 def test_the_environment_chooses() -> None:

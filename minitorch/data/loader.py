@@ -218,7 +218,8 @@ class DataLoader:
 
     def state_dict(self) -> dict[str, int]:
         """Where the latest pass stands: `epoch`, `batches` that were delivered in it,
-        `seed`; and what must be the same to go on in the middle of an epoch."""
+        `seed`; and what must be the same to go on in the middle of an epoch. `shuffle`
+        is 2 more where the order is PyTorch's."""
         epoch, batches = self._next_epoch, self._next_batch
         if self._latest is not None and not self._latest.finished:
             epoch, batches = self._latest.epoch, self._latest.delivered
@@ -228,7 +229,7 @@ class DataLoader:
             "seed": self.seed,
             "samples": self._samples(),
             "batch_size": self.batch_size,
-            "shuffle": int(self.shuffle),
+            "shuffle": int(self.shuffle) + 2 * self._as_pytorch,
         }
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
@@ -245,6 +246,7 @@ class DataLoader:
                 f"{sorted(own)}, as state_dict returns them"
             )
         if state["batches"] > 0:
+            own["shuffle"] = int(self.shuffle) + state["shuffle"] // 2 * 2
             for key in ("samples", "batch_size", "shuffle"):
                 if state[key] != own[key]:
                     raise ValueError(
@@ -255,7 +257,7 @@ class DataLoader:
         self.seed = _whole_number("seed", state["seed"], least=0)
         self._next_epoch = _whole_number("epoch", state["epoch"], least=0)
         self._next_batch = _whole_number("batches", state["batches"], least=0)
-        self._latest = None
+        self._latest, self._as_pytorch = None, state["shuffle"] >= 2
 
     def batches_of(self, epoch: int) -> Callable[[int], Any]:
         """number -> that batch of the epoch."""
@@ -289,6 +291,15 @@ class DataLoader:
             return shuffled(len(self.dataset), self.seed, epoch)
         return np.arange(len(self.dataset), dtype=np.int64)
 
+    @property
+    def seed_of_order(self) -> tuple[int, bool]:
+        """The seed, and whether its order is PyTorch's: what workers are told."""
+        return self.seed, self._as_pytorch
+
+    @seed_of_order.setter
+    def seed_of_order(self, value: tuple[int, bool]) -> None:
+        self.seed, self._as_pytorch = value
+
     def _random(self) -> RandomSampler | None:
         """What draws an order by the loader's seed, if anything does."""
         if self.shuffle:
@@ -304,8 +315,10 @@ class DataLoader:
         be, and the order's seed."""
         from minitorch.creation import default_generator
 
+        if not new:  # the state says whose order it is
+            return
         self._as_pytorch = default_generator.twin is not None and not self._chosen
-        if self._as_pytorch and new:
+        if self._as_pytorch:
             if self._kept is None:
                 default_generator.whole()
             if self._random():
