@@ -397,8 +397,8 @@ class Generator:
         PyTorch's are drawn by `rand`, `randn`, `randint`, `randperm`, `normal`,
         `uniform_`, `normal_` (with them the first weights of layers), `bernoulli`,
         `bernoulli_`, `dropout` (that of attention, too), `multinomial`, `random_split`
-        and a `DataLoader` without a seed; float32 and float64 alike, but for the last
-        bits of normal numbers. They are made one after the other, by NumPy.
+        and a `DataLoader` without seed and generator; float32 and float64 alike, but
+        for the last bits of normal numbers. They are made one by one, by NumPy.
 
         All else is not PyTorch's: half types, but for `rand`; what is drawn into, or in
         the shape of, a transposed tensor or a slice of columns; dropout of a sum or a
