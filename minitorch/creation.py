@@ -370,18 +370,20 @@ class Generator:
             name of a device, may stand here as well.
         device: what programs for PyTorch say it draws for; the sequence is the same on
             all devices, and serves them all.
-        sequence: see `manual_seed`.
+        sequence: see `manual_seed`; None: that of the default generator.
     """
 
     def __init__(
         self, seed: int | str | None = None, device: str | None = None,
-        sequence: str = "philox",
+        sequence: str | None = None,
     ) -> None:  # fmt: skip
         if isinstance(seed, str):
             seed, device = None, seed
         self.device = named(device or DEFAULT_DEVICE)
         unknown = int.from_bytes(os.urandom(8), "little")
         self.twin: Mersenne | None = None  # draws as PyTorch does
+        if sequence is None and default_generator.twin is not None:
+            sequence = "pytorch"
         self.manual_seed(unknown if seed is None else seed, sequence)
 
     def manual_seed(self, seed: int, sequence: str | None = None) -> Generator:
@@ -394,9 +396,16 @@ class Generator:
 
         PyTorch's are drawn by `rand`, `randn`, `randint`, `randperm`, `normal`,
         `uniform_`, `normal_` (with them the first weights of layers), `bernoulli`,
-        `bernoulli_`, `dropout`, and `multinomial` of one sample or without replacement;
-        float32 and float64 alike, but for the last bits of normal numbers. They are
-        made one after the other, by NumPy. All else has philox's still.
+        `bernoulli_`, `dropout` (that of attention, too), `multinomial`, `random_split`
+        and a `DataLoader` without seed and generator; float32 and float64 alike, but
+        for the last bits of normal numbers. They are made one by one, by NumPy.
+
+        All else is not PyTorch's: half types, but for `rand`; what is drawn into, or in
+        the shape of, a transposed tensor or a slice of columns; dropout of a sum or a
+        `relu` of transposed tensors, which lie in another order here (that of the
+        tensors themselves is PyTorch's); and numbers of a loader's workers. On Intel's
+        processors, and in some versions on others, PyTorch asks Intel's library for
+        dropout and `bernoulli_`: then those differ, and what is drawn after them.
         """
         if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool):
             raise TypeError(f"manual_seed: got {seed!r}; expected an int")

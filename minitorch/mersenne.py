@@ -108,10 +108,6 @@ class Mersenne:
             order[i], order[i + far] = order[i + far], order[i]
         return np.array(order, np.int64)
 
-    def exponential(self, n: int) -> Any:
-        """float64 [n] with rate 1."""
-        return -np.log1p(-self.uniform(n, np.float64))
-
 
 def _box_muller(x: Any) -> None:
     """Normal numbers of uniform ones, in place: x is [16 k]."""

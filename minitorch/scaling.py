@@ -166,9 +166,10 @@ def _positive(name: str, least: int, **arrays: Any) -> list[Floats]:
     sizes, different = {a.shape for a in found}, len(np.unique(found[0]))
     if len(sizes) > 1 or found[0].ndim != 1 or different < least:
         shapes = ", ".join(f"{n} {a.shape}" for n, a in zip(arrays, found))
+        few = f", and not {different}" if different < least else ""
         raise ValueError(
             f"{name}: got {shapes}; expected as many numbers of each, with {least} "
-            f"different values of {next(iter(arrays))} at least, and not {different}"
+            f"different values of {next(iter(arrays))} at least{few}"
         )
     for what, a in zip(arrays, found):
         bad = a[~(np.isfinite(a) & (a > 0))]

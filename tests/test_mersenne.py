@@ -41,6 +41,34 @@ def same(draw: Callable[[Any], Any], atol: float = 0.0) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
 
 
+def dropped(x: Any) -> Any:
+    library = minitorch if isinstance(x, minitorch.Tensor) else torch
+    return library.nn.functional.dropout(x, 0.4)
+
+
+def attended(t: Any, mask: Any = None, **options: Any) -> Any:
+    x = t.linspace(0, 1, 240).reshape(2, 3, 5, 8)
+    how = {"dropout_p": 0.3, **options}
+    return t.nn.functional.scaled_dot_product_attention(x, x, x, mask, **how)
+
+
+def encoded(t: Any, **options: Any) -> Any:
+    layer = t.nn.TransformerEncoderLayer(8, 2, 9, dropout=0.3, **options)
+    return layer(t.linspace(-1, 1, 120).reshape(3, 5, 8).cos())
+
+
+def coins_are_intels() -> bool:
+    """Whether this PyTorch asks Intel's library for dropout's zeros."""
+    before = torch.get_rng_state()
+    after = []
+    for draw in (lambda x: x.bernoulli_(0.5), lambda x: x.uniform_()):
+        torch.manual_seed(0)
+        draw(torch.empty(3, dtype=torch.float64))
+        after.append(torch.rand(1).item())
+    torch.set_rng_state(before)
+    return after[0] != after[1]
+
+
 DRAWS: dict[str, tuple[Callable[[Any], Any], float]] = {
     "rand": (lambda t: t.rand(3, 5), 0),
     "rand of float64": (lambda t: t.rand(7, dtype=t.float64), 0),
@@ -66,6 +94,25 @@ DRAWS: dict[str, tuple[Callable[[Any], Any], float]] = {
     "bernoulli_": (lambda t: t.empty(50).bernoulli_(0.3), 0),
     "bernoulli_ of ints": (lambda t: t.empty(50, dtype=t.int64).bernoulli_(0.3), 0),
     "bernoulli_ of a row": (lambda t: t.empty(9, 5).bernoulli_(t.rand(5)), 0),
+    "dropout of rows": (lambda t: dropped(t.ones(9, 10).t()), 0),
+    "dropout of heads": (lambda t: dropped(t.ones(2, 7, 1, 5).transpose(0, 3)), 0),
+    "dropout of one row": (lambda t: dropped(t.ones(1, 9).expand(6, 9)), 0),
+    "dropout2d": (lambda t: t.nn.Dropout2d(0.3)(t.ones(5, 9, 2, 2)), 0),
+    "dropout of weights": (lambda t: attended(t, is_causal=True), 1e-6),
+    "dropout of masked weights": (lambda t: attended(t, t.rand(5, 5) > 0.3), 1e-6),
+    "an encoder": (lambda t: encoded(t, batch_first=False), 1e-3),
+    "an encoder by batches": (lambda t: encoded(t, batch_first=True), 1e-3),
+    "an encoder, norm first": (lambda t: encoded(t, norm_first=True), 1e-3),
+    "ints of 32 bits": (lambda t: t.randint(9, (20,), dtype=t.int32), 0),
+    "normal of means": (lambda t: t.normal(t.arange(20.0), t.ones(20)), 1e-6),
+    "uniform_ of a generator": (
+        lambda t: t.empty(5).uniform_(generator=t.Generator().manual_seed(4)),
+        0,
+    ),
+    "normal_ of a generator": (
+        lambda t: t.empty(5).normal_(generator=t.Generator().manual_seed(4)),
+        1e-6,
+    ),
     "a sample": (lambda t: t.multinomial(t.arange(50).float(), 1), 0),
     "samples": (lambda t: t.multinomial(t.ones(3, 50), 7), 0),
     "samples again": (lambda t: t.multinomial(t.arange(50).float(), 99, True), 0),
@@ -74,12 +121,17 @@ DRAWS: dict[str, tuple[Callable[[Any], Any], float]] = {
     "Embedding": (lambda t: t.nn.Embedding(7, 5).weight, 1e-6),
     "Conv2d": (lambda t: t.nn.Conv2d(2, 3, 3).bias, 1e-6),
     "ConvTranspose1d": (lambda t: t.nn.ConvTranspose1d(2, 3, 3).bias, 1e-6),
+    "a lazy layer": (lambda t: t.nn.LazyLinear(3)(t.rand(4, 7)), 1e-6),
     "LSTM": (lambda t: t.nn.LSTM(3, 4, 2).weight_hh_l1, 1e-6),
     "attention": (lambda t: t.nn.MultiheadAttention(8, 2).in_proj_weight, 1e-6),
     "a block": (lambda t: t.nn.TransformerEncoderLayer(8, 2, 9).linear2.weight, 1e-6),
     "orthogonal_": (lambda t: t.nn.init.orthogonal_(t.empty(5, 5)), 1e-5),
     "trunc_normal_": (lambda t: t.nn.init.trunc_normal_(t.empty(20)), 1e-6),
 }  # fmt: skip
+COINS = pytest.mark.skipif(coins_are_intels(), reason="PyTorch's dropout is Intel's")
+if coins_are_intels():
+    some = "dropout", "encoder", "bernoulli_", "bernoulli_ of ints"
+    DRAWS = {k: v for k, v in DRAWS.items() if not any(x in k for x in some)}
 
 
 @pytest.mark.parametrize("name", DRAWS)
@@ -110,6 +162,8 @@ def test_all_devices_draw_the_same(device: str) -> None:
 
 
 def test_a_generator_of_ones_own() -> None:
+    minitorch.manual_seed(0, sequence="philox")
+    assert minitorch.Generator(5).twin is None
     mine = minitorch.Generator(sequence="pytorch").manual_seed(5)
     theirs = torch.Generator().manual_seed(5)
     assert minitorch.randperm(9, generator=mine).tolist() == (
@@ -151,6 +205,7 @@ def trained(t: Any, loader: Callable[..., Any], dataset: Any) -> list[float]:
     return losses
 
 
+@COINS
 def test_a_program_has_the_same_losses() -> None:
     seeded(1)
     theirs = torch.utils.data
@@ -166,8 +221,32 @@ def test_an_epoch_goes_on_in_its_order() -> None:
     next(batches)
     state, rest = loader.state_dict(), [b.tolist() for (b,) in batches]
     other = DataLoader(TensorDataset(minitorch.arange(10)), 3, shuffle=True)
+    minitorch.manual_seed(2, sequence="philox")
     other.load_state_dict(state)
     assert [b.tolist() for (b,) in other] == rest
+    state = other.state_dict()
+    ours = [b.tolist() for (b,) in other]
+    other.load_state_dict(state)  # the next epoch is not PyTorch's
+    assert [b.tolist() for (b,) in other] == ours != rest
+    with pytest.raises(ValueError, match="shuffle was 3, and is 2"):
+        DataLoader(TensorDataset(minitorch.arange(10)), 3).load_state_dict(
+            {**state, "batches": 1, "shuffle": 3}
+        )
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"num_samples": 4}, {"replacement": True, "num_samples": 70}]
+)
+def test_a_sampler_draws_the_same(options: dict[str, Any]) -> None:
+    seeded(8)
+    found = []
+    for t in (minitorch, torch):
+        data = t.utils.data.TensorDataset(t.arange(9))
+        sampler = t.utils.data.RandomSampler(data, **options)
+        loader = t.utils.data.DataLoader(data, 4, sampler=sampler)
+        batches = [b.tolist() for _ in range(2) for (b,) in loader]
+        found.append((batches, t.rand(1).item()))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
@@ -178,10 +257,27 @@ def test_workers_know_the_order(context: str) -> None:
         multiprocessing_context=context, persistent_workers=True,
     )  # fmt: skip
     theirs = torch.utils.data.TensorDataset(torch.arange(7))
-    others = torch.utils.data.DataLoader(theirs, 3, shuffle=True)
+    others = torch.utils.data.DataLoader(
+        theirs, 3, shuffle=True, num_workers=1, persistent_workers=True
+    )
     for _ in range(2):
         expected = [b.tolist() for (b,) in others]
         assert [b.tolist() for (b,) in loader] == expected
+    assert minitorch.rand(1).item() == torch.rand(1).item()
+
+
+def test_workers_that_run_are_told_whose_order_it_is() -> None:
+    minitorch.manual_seed(1, sequence="philox")
+    data = TensorDataset(minitorch.arange(9))
+    kept = {"num_workers": 2, "multiprocessing_context": "fork"}
+    loader = DataLoader(data, 2, shuffle=True, persistent_workers=True, **kept)
+    ours = [x for (b,) in loader for x in b.tolist()]
+    minitorch.manual_seed(1, sequence="pytorch")
+    found = [x for (b,) in loader for x in b.tolist()]
+    torch.manual_seed(1)
+    seed = int(torch.empty((), dtype=torch.int64).random_())
+    expected = torch.randperm(9, generator=torch.Generator().manual_seed(seed))
+    assert found == expected.tolist() != ours
 
 
 def test_the_environment_chooses() -> None:

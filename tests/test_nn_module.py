@@ -364,8 +364,12 @@ def test_parameter_list():
         names = [name for name, _ in some.named_parameters()]
         assert names == list(some.state_dict()) == ["0", "1", "2", "3"]
         assert all(type(p) is lib.Parameter and p.requires_grad for p in some)
+        some[-1] = t.zeros(5)
+        assert type(some[3]) is lib.Parameter and [len(p) for p in some] == [2, 3, 1, 5]
         with pytest.raises(IndexError):
             some[4]
+        with pytest.raises(IndexError):
+            some[4] = t.ones(1)
     with pytest.raises(TypeError, match="arameter"):
         nn.ParameterList([3])
     assert len(nn.ParameterList()) == 0

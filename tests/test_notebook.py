@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -34,15 +35,17 @@ def shell(line):
 """
 
 
-def program() -> str:
-    cells = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"]
+PARTS = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"]
+
+
+def plain(text: str) -> str:
     shell = lambda line: f"{line[1]}shell({line[2]!r})"
-    return AROUND + re.sub(r"^( *)[!%](.+)$", shell, "\n\n".join(cells), flags=re.M)
+    return re.sub(r"^( *)[!%](.+)$", shell, text, flags=re.M)
 
 
 @pytest.mark.timeout(600)
 def test_its_cells_run(tmp_path: Path) -> None:
-    (tmp_path / "cells.py").write_text(program())
+    (tmp_path / "cells.py").write_text(AROUND + plain("\n\n".join(PARTS)))
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "cells.py"], cwd=tmp_path, capture_output=True, text=True,
@@ -54,6 +57,16 @@ def test_its_cells_run(tmp_path: Path) -> None:
     assert done.stdout.count("the same numbers: True") >= 2
     assert "False" not in done.stdout
     assert "0 of 20 points" in done.stdout and (tmp_path / "a0").is_dir()
+
+
+def test_it_asks_for_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    lines: list[str] = []
+    with pytest.raises(ValueError, match="ADDRESS is empty"):
+        exec(plain(PARTS[0]), {"shell": lines.append})
+    filled = PARTS[0].replace('ADDRESS = ""', 'ADDRESS = "there"')
+    exec(plain(filled), {"shell": lines.append})
+    assert [line.split()[0] for line in lines] == ["git", "cd", "pip"]
 
 
 def test_it_is_kept_without_what_its_cells_printed() -> None:

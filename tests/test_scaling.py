@@ -165,6 +165,8 @@ def test_starts_that_lead_nowhere():
         fit_law(n, d, loss, [[math.nan] * 5])
     with pytest.raises(ValueError, match="2 different values of N"):
         fit_law(n * 0 + 5, d, loss)
+    with pytest.raises(ValueError, match=r"2 different values of N at least$"):
+        fit_law(n, d, loss[1:])
     with pytest.raises(ValueError, match="2 different values of D at least, and not 1"):
         fit_law(n, d * 0 + 5, loss)
 

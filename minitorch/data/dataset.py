@@ -138,7 +138,8 @@ def random_split(
     `lengths`: the sizes, whose sum is `len(dataset)`; or fractions, whose sum is 1:
     each part then gets the floor of its share, and what remains is dealt one by one,
     from the first part on. The same seed (or generator, as in PyTorch, in the same
-    state) gives the same parts.
+    state) gives the same parts. With neither, after `manual_seed(n,
+    sequence="pytorch")`, they are PyTorch's.
 
     Errors: ValueError where the sum does not fit, or for a seed below 0.
     """

@@ -5,7 +5,8 @@
     ...     for images, labels in loader:
     ...         ...
 
-The order of epoch e is a pure function of (seed, e). So a run can stop in the middle
+The order of epoch e is a pure function of (seed, e); or, where PyTorch's are drawn, of
+a seed that each epoch takes from the default generator. So a run can stop in the middle
 of an epoch, keep `loader.state_dict()`, and later go on with exactly the batches that
 were still to come.
 """
@@ -39,7 +40,6 @@ from minitorch.data.sampler import (
     SequentialSampler,
 )
 from minitorch.data.workers import WorkerOptions, Workers
-from minitorch.mersenne import Mersenne
 from minitorch.warn import warn
 
 _whole_number = partial(whole_number, "DataLoader")
@@ -101,7 +101,7 @@ class DataLoader:
     drop_last     leave out the last batch if it is not full
     seed          of the shuffling, 0 or more; or give a generator to draw it from.
                   With neither, after `manual_seed(n, sequence="pytorch")`, the orders
-                  are PyTorch's
+                  are PyTorch's, also those of a `RandomSampler` without a generator
     prefetch      batches to make ahead, in a thread or by each worker; 0: make them
                   when asked for
     collate_fn    list of samples -> batch; default `default_collate`
@@ -218,7 +218,8 @@ class DataLoader:
 
     def state_dict(self) -> dict[str, int]:
         """Where the latest pass stands: `epoch`, `batches` that were delivered in it,
-        `seed`; and what must be the same to go on in the middle of an epoch."""
+        `seed`; and what must be the same to go on in the middle of an epoch. `shuffle`
+        is 2 more where the order is PyTorch's."""
         epoch, batches = self._next_epoch, self._next_batch
         if self._latest is not None and not self._latest.finished:
             epoch, batches = self._latest.epoch, self._latest.delivered
@@ -228,7 +229,7 @@ class DataLoader:
             "seed": self.seed,
             "samples": self._samples(),
             "batch_size": self.batch_size,
-            "shuffle": int(self.shuffle),
+            "shuffle": int(self.shuffle) + 2 * self._as_pytorch,
         }
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
@@ -245,6 +246,7 @@ class DataLoader:
                 f"{sorted(own)}, as state_dict returns them"
             )
         if state["batches"] > 0:
+            own["shuffle"] = int(self.shuffle) + state["shuffle"] // 2 * 2
             for key in ("samples", "batch_size", "shuffle"):
                 if state[key] != own[key]:
                     raise ValueError(
@@ -255,7 +257,7 @@ class DataLoader:
         self.seed = _whole_number("seed", state["seed"], least=0)
         self._next_epoch = _whole_number("epoch", state["epoch"], least=0)
         self._next_batch = _whole_number("batches", state["batches"], least=0)
-        self._latest = None
+        self._latest, self._as_pytorch = None, state["shuffle"] >= 2
 
     def batches_of(self, epoch: int) -> Callable[[int], Any]:
         """number -> that batch of the epoch."""
@@ -281,23 +283,45 @@ class DataLoader:
 
     def _order(self, epoch: int) -> Indices | Draws:
         """The indices of all samples in the order of this epoch."""
+        if self._as_pytorch and (random := self._random()):
+            return random.order_of_pytorch(self.seed)
         if self.sampler is not None:
             return self.sampler.order(self.seed, epoch)
-        if self.shuffle and self._as_pytorch:
-            return Mersenne(self.seed).permutation(len(self.dataset))
         if self.shuffle:
             return shuffled(len(self.dataset), self.seed, epoch)
         return np.arange(len(self.dataset), dtype=np.int64)
 
+    @property
+    def seed_of_order(self) -> tuple[int, bool]:
+        """The seed, and whether its order is PyTorch's: what workers are told."""
+        return self.seed, self._as_pytorch
+
+    @seed_of_order.setter
+    def seed_of_order(self, value: tuple[int, bool]) -> None:
+        self.seed, self._as_pytorch = value
+
+    def _random(self) -> RandomSampler | None:
+        """What draws an order by the loader's seed, if anything does."""
+        if self.shuffle:
+            return RandomSampler(self.dataset) if len(self.dataset) else None
+        found = self.sampler
+        if isinstance(found, RandomSampler) and found.seed is None:
+            return found
+        return None
+
     def _draw_seed(self, new: bool) -> None:
         """Where PyTorch's numbers are drawn (`minitorch.manual_seed`), take what its
-        loader takes for a new epoch: a number for workers, and the order's seed."""
+        loader takes for a new epoch: a number for workers that are started, or would
+        be, and the order's seed."""
         from minitorch.creation import default_generator
 
+        if not new:  # the state says whose order it is
+            return
         self._as_pytorch = default_generator.twin is not None and not self._chosen
-        if self._as_pytorch and new:
-            default_generator.whole()
-            if self.shuffle:
+        if self._as_pytorch:
+            if self._kept is None:
+                default_generator.whole()
+            if self._random():
                 self.seed = default_generator.whole()
 
     def _batch_maker(self) -> Callable[[Indices], Any]:

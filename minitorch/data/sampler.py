@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minitorch.data.dataset import Indices, choose_seed, shuffled, whole_number
+from minitorch.mersenne import Mersenne
 
 if TYPE_CHECKING:
     from minitorch.creation import Generator
@@ -91,6 +92,13 @@ class RandomSampler:
         if self.replacement:
             return Draws(len(self.data_source), self.num_samples, seed, epoch)
         return shuffled(len(self.data_source), seed, epoch)[: self.num_samples]
+
+    def order_of_pytorch(self, seed: int) -> Indices:
+        """The indices that PyTorch draws from the seed of an epoch."""
+        draw, size = Mersenne(seed), len(self.data_source)
+        if self.replacement:
+            return draw.integers(self.num_samples, 0, size)
+        return draw.permutation(size)[: self.num_samples]
 
 
 class DistributedSampler:

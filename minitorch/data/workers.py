@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from minitorch.data.loader import DataLoader
 
 BATCH, FAILED = "batch", "failed"
+Request = tuple[tuple[int, bool], int, int]
 PATIENCE = 5.0  # seconds that a worker has to finish the sample it is making
 
 
@@ -152,7 +153,7 @@ class Workers:
         for number, owed in enumerate(self._owed):
             for _ in range(owed):
                 self._take(number)
-        numbers, seed = range(start, len(loader)), loader.seed
+        numbers, seed = range(start, len(loader)), loader.seed_of_order
         requests = ((seed, epoch, number) for number in numbers)
         ahead = loader.prefetch * self._options.count
         self._ask(requests, max(1, ahead))
@@ -164,7 +165,7 @@ class Workers:
 
     def _deliver(
         self,
-        requests: Iterator[tuple[int, int, int]],
+        requests: Iterator[Request],
         numbers: range,
         ahead: int,
         number_of_pass: int,
@@ -188,7 +189,7 @@ class Workers:
             if not self._options.persistent:
                 self.close()
 
-    def _ask(self, requests: Iterator[tuple[int, int, int]], count: int) -> None:
+    def _ask(self, requests: Iterator[Request], count: int) -> None:
         """Pass on the next `count` requests, or what is left of them."""
         for _, request in zip(range(count), requests):
             worker = request[2] % self._options.count
@@ -270,11 +271,11 @@ def _work(pipe: Connection, loader: DataLoader, epoch: int, number: int) -> None
     """What the process does: answer requests until nobody is there to make any."""
 
     @lru_cache(1)
-    def batches(seed: int, epoch: int) -> Callable[[int], Any]:
-        loader.seed = seed
+    def batches(seed: tuple[int, bool], epoch: int) -> Callable[[int], Any]:
+        loader.seed_of_order = seed
         return loader.batches_of(epoch)
 
-    def make(seed: int, epoch: int, i: int) -> Any:
+    def make(seed: tuple[int, bool], epoch: int, i: int) -> Any:
         return batches(seed, epoch)(i)
 
     failed = _prepare(loader, epoch, number)

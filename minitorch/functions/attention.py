@@ -189,12 +189,15 @@ def scaled_dot_product_attention(
     Source: Vaswani et al., "Attention is all you need", 2017; groups of heads: Ainslie
     et al., 2023.
     """
+    from minitorch.creation import default_generator
+
     if substitute.attend is not None:
         how = attn_mask, dropout_p, is_causal, scale, enable_gqa
         return substitute.attend(query, key, value, *how)
     _check(query, key, value, attn_mask, is_causal)
     check_probability(dropout_p)
     fused = dropout_p < 1 and _is_constant(attn_mask)
+    fused = fused and not (dropout_p and default_generator.twin)
     if enable_gqa:
         _check_heads(query, key, value)
         if not fused or key.raw.shape[-3] != value.raw.shape[-3]:

@@ -24,6 +24,7 @@ from minitorch.functions.operands import (
     check_same_device,
     unbroadcast,
 )
+from minitorch.functions.random import dropout
 from minitorch.tensor_data import Shape, numel
 
 if TYPE_CHECKING:
@@ -387,7 +388,11 @@ def dropout_residual_layer_norm(
         raise ValueError(f"{name}: p is {p}; it must be from 0 to below 1")
     check_alike(name, x, residual)
     rows, flat = _rows(name, x, normalized_shape, weight, bias)
-    seed, offset = (generator or default_generator).take(x.numel())
+    chosen = generator or default_generator
+    if p and chosen.twin is not None:
+        summed = dropout(x, p, chosen) + residual
+        return layer_norm(summed, normalized_shape, weight, bias, eps)
+    seed, offset = chosen.take(x.numel())
     out = DropoutResidualLayerNorm.apply(
         rows, in_shape(residual, rows.raw.shape), *flat, float(p), seed, offset,
         float(eps),

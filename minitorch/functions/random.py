@@ -65,9 +65,15 @@ def below(x: Tensor, p: float, generator: Generator) -> Tensor:
     does that for one p, or of float32, where they are ours."""
     from minitorch.creation import rand
 
-    kind = float32 if generator.twin is None else float64
-    device = x.raw.device
-    return rand(x.raw.shape, dtype=kind, device=device, generator=generator) < p
+    shape, strides, device = x.raw.shape, x.raw.strides, x.raw.device
+    if generator.twin is None:
+        return rand(shape, device=device, generator=generator) < p
+    dims = list(range(len(shape)))
+    if all(strides):  # the numbers go along the memory, where dims may be transposed
+        dims.sort(key=lambda i: -strides[i])
+    size = [shape[i] for i in dims]
+    drawn = rand(size, dtype=float64, device=device, generator=generator) < p
+    return drawn.permute([dims.index(i) for i in range(len(dims))])
 
 
 def check_probability(p: float) -> None:

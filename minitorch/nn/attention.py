@@ -11,7 +11,7 @@ from typing import Any
 import minitorch.nn.functional as F
 import minitorch.nn.init as init
 from minitorch.arguments import check_floating
-from minitorch.creation import empty, zeros
+from minitorch.creation import default_generator, empty, zeros
 from minitorch.dtypes import DType, bool_
 from minitorch.functions.attention import NEVER, attention_weights
 from minitorch.nn.linear import Linear, check_sizes
@@ -125,7 +125,11 @@ class MultiheadAttention(Module):
             weights = weights.mean(1) if average_attn_weights else weights
         else:
             out = F.scaled_dot_product_attention(q, k, v, mask, p, causal)
-        out = self.out_proj(out.transpose(1, 2).flatten(2))
+        out = out.transpose(1, 2)
+        if default_generator.twin is None:
+            out = self.out_proj(out.flatten(2))
+        else:  # in memory [L, N, E], as in PyTorch, whose dropout draws along memory
+            out = self.out_proj(out.transpose(0, 1).flatten(2)).transpose(0, 1)
         if single:
             return out.squeeze(0), weights if weights is None else weights.squeeze(0)
         return out.transpose(0, 1) if swap else out, weights

@@ -166,6 +166,10 @@ class ParameterList(Module):
     def __len__(self) -> int:
         return len(self._parameters)
 
+    def __setitem__(self, index: int, value: Tensor) -> None:
+        place = range(len(self))[index]
+        self.register_parameter(str(place), _parameter(value))
+
     def append(self, value: Tensor) -> ParameterList:
         """Add a parameter at the end."""
         self.register_parameter(str(len(self)), _parameter(value))

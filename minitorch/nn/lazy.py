@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any, ClassVar
 
+from minitorch.creation import default_generator
 from minitorch.nn.conv import Conv1d, Conv2d
 from minitorch.nn.linear import Linear
 from minitorch.nn.module import Module
@@ -29,7 +30,9 @@ class _Lazy(Module):
     _dim: ClassVar[int] = 1  # of the input, which has that size
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        before = default_generator.get_state()
         super().__init__(0, *args, **kwargs)  # type: ignore[call-arg]
+        default_generator.set_state(before)  # numbers are drawn by `_become` alone
         self._options = args, kwargs
 
     def forward(self, x: Tensor) -> Tensor:

@@ -417,13 +417,19 @@ class InPlace(Variable):
 
         return self.assign_(lambda old: op.apply(old, dim, index, src), quietly, src)
 
-    def uniform_(self: Any, low: float = 0.0, high: float = 1.0) -> Tensor:
+    def uniform_(
+        self: Any, low: float = 0.0, high: float = 1.0, *,
+        generator: Generator | None = None,
+    ) -> Tensor:  # fmt: skip
         """Uniform random numbers in [low, high), in place."""
-        return self._random_("uniform_", False, high - low, low)
+        return self._random_("uniform_", generator, False, high - low, low)
 
-    def normal_(self: Any, mean: float = 0.0, std: float = 1.0) -> Tensor:
+    def normal_(
+        self: Any, mean: float = 0.0, std: float = 1.0, *,
+        generator: Generator | None = None,
+    ) -> Tensor:  # fmt: skip
         """Normal random numbers, in place."""
-        return self._random_("normal_", True, std, mean)
+        return self._random_("normal_", generator, True, std, mean)
 
     def bernoulli_(
         self: Any, p: Any = 0.5, *, generator: Generator | None = None
@@ -438,15 +444,18 @@ class InPlace(Variable):
             raise ValueError(f"bernoulli_: p is {p}; it must be from 0 to 1")
         return self.copy_(random.below(self, p, generator or default_generator))
 
-    def _random_(self: Any, name: str, normal: bool, *affine: float) -> Tensor:
+    def _random_(
+        self: Any, name: str, generator: Generator | None, normal: bool, *affine: float
+    ) -> Tensor:
         from minitorch.creation import default_generator
 
         check_floating(name, self)
-        if default_generator.twin is not None:
-            draw = default_generator.normal if normal else default_generator.uniform
+        chosen = generator or default_generator
+        if chosen.twin is not None:
+            draw = chosen.normal if normal else chosen.uniform
             made = self.wrap(draw(self.backend, self.raw.shape, self.raw.dtype))
             return self.copy_(made * affine[0] + affine[1])
-        numbers = normal, *default_generator.take(self.numel()), *affine
+        numbers = normal, *chosen.take(self.numel()), *affine
 
         def drawn(old: Tensor) -> Tensor:
             new = old.detach().clone()
