@@ -241,10 +241,9 @@ def few_cut(
     many, words = 1 << (R - 1).bit_length(), words_of_load(dtype, width)
     row = ceil_div(K, width * WARP) * words  # its words in each lane of a warp
     if many > 1:
-        most = 2 if pack and many > 4 else 4  # a load of four bits has twice as many
-        lines, warps, least = most if N >= WARPS // 2 else 1, WARPS, 4
+        lines, warps, least = 4 if N >= WARPS // 2 else 1, WARPS, 4
     else:
-        wide = N >= 4 * WARPS
+        wide = N >= 4 * WARPS or (dtype is int8 and row > 2 * WORDS)
         lines = next(p for p in (4, 2, 1) if wide or p == 1 or p * row <= WORDS)
         warps, least = 3 * WARPS, 24
     group = WARP
@@ -254,12 +253,11 @@ def few_cut(
         group *= 2
     # The compiler unrolls the loop over loads, if it is not too long.
     steps = lines * (many + 3) if pack else 1  # of four bits it has more in it
-    loads = (
-        min(WORDS // words, 24) // lines, 32 // many, ceil_div(K, width * group),
-        75 // steps,
-    )  # fmt: skip
+    most, all_ = min(WORDS // words, 24) // lines, ceil_div(K, width * group)
+    if dtype is int8 and all_ > most:
+        most = min(most, 16 // lines)
     part = ceil_div(K, BLOCK * 4) * 4 if norm else 0
-    count = max(1, min(loads))
+    count = max(1, min(most, 32 // many, all_, 75 // steps))
     whole = K == count * width * group
     return Cut(dtype, width, group, lines, count, whole, many, part, pack)
 
