@@ -242,6 +242,8 @@ def few_cut(
     row = ceil_div(K, width * WARP) * words  # its words in each lane of a warp
     if many > 1:
         lines, warps, least = 4 if N >= WARPS // 2 else 1, WARPS, 4
+        if pack and many > 4 and N < 3 * WARPS:
+            lines = min(lines, 2)
     else:
         wide = N >= 4 * WARPS or (dtype is int8 and row > 2 * WORDS)
         lines = next(p for p in (4, 2, 1) if wide or p == 1 or p * row <= WORDS)
