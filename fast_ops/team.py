@@ -28,6 +28,7 @@ import ctypes
 import importlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -37,6 +38,7 @@ from numba.core.registry import cpu_target
 from numba.np.ufunc import parallel
 
 WORD = ir.IntType(64)
+SPINS = "GOMP_SPINCOUNT"
 
 # What the machine code below reads: whether kernels run on the workqueue, and whether
 # that serves a kernel at this moment. A fork in such a moment leaves the child's queue
@@ -52,6 +54,23 @@ def start_threads() -> None:
     """
     parallel._launch_threads()
     _stand_between()
+
+
+def _spin_briefly() -> None:
+    """Unless the environment says how, let threads of GNU's OpenMP that wait spin for a
+    moment, and sleep then.
+
+    By itself it lets them spin for milliseconds. Where another program has the core of
+    a thread, all others wait for it so, and keep that program from its cores as well.
+    """
+    if not {SPINS, "OMP_WAIT_POLICY"}.isdisjoint(os.environ):
+        return
+    os.environ[SPINS] = "3000"  # some 10 us: as long as a loop waits for the next
+    try:
+        with suppress(ImportError):
+            _layer("omp")  # it is read when the library is loaded
+    finally:
+        del os.environ[SPINS]
 
 
 def starts_threads(load: Callable) -> Callable:
@@ -84,6 +103,9 @@ def _outlives_fork() -> bool:
 def _layer(name: str) -> ModuleType:
     pool = name if name == "workqueue" else f"{name}pool"
     return importlib.import_module(f"numba.np.ufunc.{pool}")
+
+
+_spin_briefly()
 
 
 # ------------------------------------------------------------------- the machine code

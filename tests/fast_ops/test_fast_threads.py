@@ -49,6 +49,23 @@ def test_a_notice_where_only_workqueue_exists(monkeypatch: Any) -> None:
         threads.warn_if_slow()
 
 
+@pytest.mark.parametrize("said, spins", [({}, 3000), ({"GOMP_SPINCOUNT": "77"}, 77)])
+def test_threads_that_wait_spin_for_a_moment(said: dict[str, str], spins: int) -> None:
+    """And no longer, so that programs can share cores; unless someone says how long."""
+    pool = pytest.importorskip("numba.np.ufunc.omppool")
+    if pool.openmp_vendor != "GNU":
+        pytest.skip(f"the OpenMP here is {pool.openmp_vendor}'s; expected GNU's")
+    code = "import os, fast_ops.backend; print(os.environ.get('GOMP_SPINCOUNT'))"
+    waits = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+    environment = {k: v for k, v in os.environ.items() if k not in waits}
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True,
+        env={**environment, **said, "OMP_DISPLAY_ENV": "verbose"},
+    )  # fmt: skip
+    assert f"GOMP_SPINCOUNT = '{spins}'" in done.stderr
+    assert done.stdout.strip() == str(said.get("GOMP_SPINCOUNT"))  # left as it was
+
+
 def test_import_compiles_nothing() -> None:
     code = (
         "import fast_ops.backend, numba.core.dispatcher as d, gc\n"
