@@ -51,7 +51,7 @@ from minitorch.backend.around import Around
 from minitorch.backend.attention import KEEP_ALL, Drop
 from minitorch.backend.fusion import Program
 from minitorch.backend.registry import renew
-from minitorch.dtypes import ALL, DType, rounded
+from minitorch.dtypes import ALL, rounded
 from minitorch.tensor_data import Shape, TensorData
 
 
@@ -134,14 +134,7 @@ class CUDABackend(Backend):
     bias_activation_backward = staticmethod(linear.bias_activation_backward)
     linear = staticmethod(linear.linear)
 
-    def dequantize(
-        self, weight: TensorData, scale: TensorData, columns: int, dtype: DType
-    ) -> TensorData:
-        """By a kernel for four bits, else by the default."""
-        made = quantized.dequantize(weight, scale, columns, dtype)
-        if made is None:
-            made = super().dequantize(weight, scale, columns, dtype)
-        return made
+    unpack_fours = staticmethod(quantized.dequantize)
 
     gather = staticmethod(indexing.gather)
     scatter_add = staticmethod(indexing.scatter_add)

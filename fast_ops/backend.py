@@ -36,7 +36,7 @@ from fast_ops.memory import CPUMemory
 from fast_ops.sort import SHORT, first
 from minitorch.backend.fusion import Program
 from minitorch.backend.host import HostBackend
-from minitorch.dtypes import COMPUTED, DType
+from minitorch.dtypes import COMPUTED
 from minitorch.tensor_data import Shape, TensorData
 
 
@@ -118,14 +118,7 @@ class CPUBackend(CPUMemory, HostBackend):
             super().quantized_linear(x, weight, scale, bias) if made is None else made
         )
 
-    def dequantize(
-        self, weight: TensorData, scale: TensorData, columns: int, dtype: DType
-    ) -> TensorData:
-        """By a kernel for four bits, else by the default."""
-        made = quantized.dequantize(weight, scale, columns, dtype)
-        if made is None:
-            made = super().dequantize(weight, scale, columns, dtype)
-        return made
+    unpack_fours = staticmethod(quantized.dequantize)
 
     def batch_norm_inference(
         self, x: TensorData, mean: TensorData, variance: TensorData,

@@ -56,23 +56,6 @@ def start_threads() -> None:
     _stand_between()
 
 
-def _spin_briefly() -> None:
-    """Unless the environment says how, let threads of GNU's OpenMP that wait spin for a
-    moment, and sleep then.
-
-    By itself it lets them spin for milliseconds. Where another program has the core of
-    a thread, all others wait for it so, and keep that program from its cores as well.
-    """
-    if not {SPINS, "OMP_WAIT_POLICY"}.isdisjoint(os.environ):
-        return
-    os.environ[SPINS] = "3000"  # some 10 us: as long as a loop waits for the next
-    try:
-        with suppress(ImportError):
-            _layer("omp")  # it is read when the library is loaded
-    finally:
-        del os.environ[SPINS]
-
-
 def starts_threads(load: Callable) -> Callable:
     """`load`, which links a parallel kernel, with `start_threads` before it."""
 
@@ -103,6 +86,23 @@ def _outlives_fork() -> bool:
 def _layer(name: str) -> ModuleType:
     pool = name if name == "workqueue" else f"{name}pool"
     return importlib.import_module(f"numba.np.ufunc.{pool}")
+
+
+def _spin_briefly() -> None:
+    """Unless the environment says how, let threads of GNU's OpenMP that wait spin for a
+    moment, and sleep then.
+
+    By itself it lets them spin for milliseconds. Where another program has the core of
+    a thread, all others wait for it so, and keep that program from its cores as well.
+    """
+    if not {SPINS, "OMP_WAIT_POLICY"}.isdisjoint(os.environ):
+        return
+    os.environ[SPINS] = "3000"  # some 10 us: as long as a loop waits for the next
+    try:
+        with suppress(ImportError):
+            _layer("omp")  # it is read when the library is loaded
+    finally:
+        del os.environ[SPINS]
 
 
 _spin_briefly()

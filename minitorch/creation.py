@@ -380,11 +380,11 @@ class Generator:
         if isinstance(seed, str):
             seed, device = None, seed
         self.device = named(device or DEFAULT_DEVICE)
-        unknown = int.from_bytes(os.urandom(8), "little")
+        seed = int.from_bytes(os.urandom(8), "little") if seed is None else seed
         self.twin: Mersenne | None = None  # draws as PyTorch does
         if sequence is None and default_generator.twin is not None:
             sequence = "pytorch"
-        self.manual_seed(unknown if seed is None else seed, sequence)
+        self.manual_seed(seed, sequence)
 
     def manual_seed(self, seed: int, sequence: str | None = None) -> Generator:
         """Start the sequence of `seed` (an int; its low 64 bits count).

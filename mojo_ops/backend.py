@@ -12,7 +12,6 @@ from fast_ops import quantized as fast_quantized
 from fast_ops import sort as fast_sort
 from fast_ops import sparse as fast_sparse
 from minitorch.backend.host import HostBackend
-from minitorch.dtypes import DType
 from minitorch.tensor_data import TensorData
 from mojo_ops import attention, conv, elementwise, linear, matmul, reduce
 from mojo_ops.bridge import FlatKernels
@@ -21,7 +20,6 @@ from mojo_ops.fallback import from_cpu
 from mojo_ops.memory import MojoMemory
 
 _few_bytes = from_cpu(fast_quantized.quantized_linear)
-_floats = from_cpu(fast_quantized.dequantize)
 
 
 class MojoBackend(MojoMemory, HostBackend):
@@ -73,16 +71,7 @@ class MojoBackend(MojoMemory, HostBackend):
 
     quantized_linear.from_cpu = True  # type: ignore[attr-defined]
 
-    def dequantize(
-        self, weight: TensorData, scale: TensorData, columns: int, dtype: DType
-    ) -> TensorData:
-        """By the CPU's kernel for four bits, else by the default."""
-        made = _floats(weight, scale, columns, dtype)
-        if made is None:
-            made = super().dequantize(weight, scale, columns, dtype)
-        return made
-
-    dequantize.from_cpu = True  # type: ignore[attr-defined]
+    unpack_fours = staticmethod(from_cpu(fast_quantized.dequantize))
 
 
 check_platform()

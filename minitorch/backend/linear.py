@@ -84,12 +84,15 @@ class Linear(Primitives):
         number j and high its number S / 2 + j: both halves of a group lie as they are
         multiplied, so that a vector of bytes becomes two of neighbours.
         """
+        made = self.unpack_fours(weight, scale, columns, dtype)
+        if made is not None:
+            return made
         kind = computed(dtype)
         w, factor = self.copy(weight, kind), self.copy(scale, kind)
         rows, factors = scale.shape[0], (*scale.shape, 1)
         if len(weight.shape) == 2:
-            made = self._mul(w, TensorData(factor.storage, factors))
-            return self._converted(made, dtype)
+            floats = self._mul(w, TensorData(factor.storage, factors))
+            return self._converted(floats, dtype)
         sixteen, eight = self.number(16, kind), self.number(8, kind)
         low = self.zip(operators.remainder, w, sixteen)
         pair = (
@@ -99,10 +102,16 @@ class Linear(Primitives):
         _, groups, half = weight.shape
         out = self.empty((rows, groups, 2 * half), kind)
         for i, numbers in enumerate(pair):
-            made = self._mul(numbers, TensorData(factor.storage, factors))
-            self.copy_into(out.slice(2, i * half, half), made)
+            floats = self._mul(numbers, TensorData(factor.storage, factors))
+            self.copy_into(out.slice(2, i * half, half), floats)
         out = TensorData(out.storage, (rows, groups * 2 * half)).slice(1, 0, columns)
         return self._converted(out, dtype)
+
+    def unpack_fours(
+        self, weight: TensorData, scale: TensorData, columns: int, dtype: DType
+    ) -> TensorData | None:
+        """`dequantize` of four bits by a kernel; None: there is none for these."""
+        return None
 
     def linear_gradients(
         self, grad: TensorData, x: TensorData, weight: TensorData | None, dtype: DType,
