@@ -97,7 +97,7 @@ class StudentLoader(importlib.machinery.SourceFileLoader):
 
     def get_source(self, fullname: str) -> str:
         """The text, and what is from elsewhere: caches of kernels depend on both."""
-        text = Path(self.get_filename(fullname)).read_text()
+        text = super().get_source(fullname) or ""
         return "\n".join(
             [text, *(f"# from the library: {n}" for n in sorted(self.kept))]
         )
@@ -105,7 +105,11 @@ class StudentLoader(importlib.machinery.SourceFileLoader):
 
 def _twins(library: Path) -> set[str]:
     """What a workspace's file lacks, because it would give a solution away."""
-    return twins_in(library.read_text(), library.name) if library.exists() else set()
+    return (
+        twins_in(library.read_text("utf-8"), library.name)
+        if library.exists()
+        else set()
+    )
 
 
 # -------------------------------------------------------------------------- grafting

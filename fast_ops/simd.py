@@ -20,6 +20,7 @@ multiplication", 2008; Van Zee and van de Geijn, "BLIS", 2015.
 
 from __future__ import annotations
 
+import platform
 from typing import Any, NamedTuple
 
 from llvmlite import binding, ir
@@ -48,10 +49,11 @@ def _vector_bytes() -> int:
 
 VECTOR_BYTES = _vector_bytes()
 LANES = VECTOR_BYTES // 4  # of float32; float64 has half as many
-# Sums plus operands must fit into 32 registers with AVX-512, else 16.
-TILE = {64: Tile(8, 2), 32: Tile(6, 2), 16: Tile(4, 2)}[VECTOR_BYTES]
+# Sums plus operands must fit into the registers: 32 with AVX-512 and on ARM64, else 16.
+MANY = VECTOR_BYTES == 64 or platform.machine() in ("arm64", "aarch64")
+TILE = Tile(8 if MANY else 6 if VECTOR_BYTES == 32 else 4, 2)
 GROUP = 8  # lines that `transpose_lines` takes at a time
-DOT = {64: Tile(4, 6), 32: Tile(2, 4), 16: Tile(2, 4)}[VECTOR_BYTES]
+DOT = Tile(4, 6) if MANY else Tile(2, 4)
 DOT_ROOM = -(-DOT.rows * DOT.vectors // LANES) * LANES
 
 

@@ -269,7 +269,7 @@ class profile(Executor):
             for (gpu, at), row in rows.items()
         ]
         text = json.dumps({"traceEvents": names + spans, "displayTimeUnit": "ms"})
-        Path(path).write_text(text)
+        Path(path).write_text(text, "utf-8")
 
 
 class record_function:

@@ -418,3 +418,10 @@ def test_devices() -> None:
     assert result.exit_code == 0
     assert re.search(r"^cpu +works$", result.output, re.MULTILINE)
     assert re.search(r"^simple +works$", result.output, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", ["test", "grade a1 .", "grade-all a1 ."])
+def test_checks_need_fork(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.delattr(os, "fork", raising=False)
+    result = CliRunner().invoke(app, command.split())
+    assert result.exit_code == 1 and "on Windows use WSL" in result.output

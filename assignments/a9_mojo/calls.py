@@ -37,7 +37,7 @@ def _call(kernel: Callable[..., Any], *args: Any) -> Any:
 def _own_line(path: str, number: int) -> int | None:
     """The line of the student's file that is line `number` of what was compiled."""
     try:
-        lines = Path(path).read_text().splitlines()[:number]
+        lines = Path(path).read_text("utf-8").splitlines()[:number]
     except OSError:
         return None
     for back, line in enumerate(reversed(lines)):

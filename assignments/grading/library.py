@@ -278,7 +278,7 @@ def _declare_backends(folder: Path) -> None:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path.write_text(text, "utf-8")
 
 
 def _readable(folder: Path) -> Path:

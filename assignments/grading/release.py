@@ -134,7 +134,7 @@ def remove_solutions(assignment: Assignment, root: Path) -> None:
     tasks = [task.id for task in assignment.tasks]
     own = {root / f.source.relative_to(catalog.LIBRARY) for f in assignment.files}
     for path in own.union(*((root / name).rglob("*.py") for name in PACKAGES)):
-        text = path.read_text()
+        text = path.read_text("utf-8")
         if path in own or f"# BEGIN TWIN {assignment.id}." in text:
             path.write_text(without_solutions(text, path.name, tasks, said))
 
@@ -194,10 +194,10 @@ def copy_project(target: Path) -> None:
 
 def _mark_edition(path: Path, label: str) -> None:
     """Let the version say that it is a student edition, "0.1.0+without.a3"."""
-    lines = path.read_text().splitlines()
+    lines = path.read_text("utf-8").splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("version"))
     lines[at] = f"version = {minitorch.__version__}+{label}"
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join(lines) + "\n", "utf-8")
 
 
 def build_wheel(source: Path, out: Path) -> Path:

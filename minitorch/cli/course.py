@@ -16,7 +16,7 @@ import typer
 
 from assignments import catalog
 from minitorch.backend.registry import install
-from minitorch.cli.errors import FAILURE, friendly
+from minitorch.cli.errors import FAILURE, friendly, need_fork
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,6 +85,7 @@ def test(
 ) -> None:
     """Check the tasks of the workspace that this is called in."""
     with friendly(None, "minitorch test"):
+        need_fork("test")
         from assignments import workspace
 
         place = workspace.find(folder)

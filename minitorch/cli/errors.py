@@ -74,6 +74,16 @@ def friendly(debug: bool | None, command: str) -> Iterator[None]:
         raise typer.Exit(FAILURE) from None
 
 
+def need_fork(command: str) -> None:
+    """Raises RuntimeError where a process cannot fork, as checks of the course do."""
+    if not hasattr(os, "fork"):
+        raise RuntimeError(
+            f"{command}: keeps the code that it checks in processes of its own, by "
+            f"fork, which this system lacks; on Windows use WSL: `wsl --install` in a "
+            f"terminal, and in the Linux that it starts install minitorch again"
+        )
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM came; what stands in `finally` is done, as after Ctrl-C."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assignments import catalog
-from minitorch.cli.errors import complain, friendly
+from minitorch.cli.errors import complain, friendly, need_fork
 
 if TYPE_CHECKING:
     from assignments.grading.batch import Entry
@@ -80,6 +80,7 @@ def grade(
 ) -> None:
     """Grade one submission."""
     with friendly(debug, "minitorch grade"):
+        need_fork("grade")
         from rich.console import Console
 
         from assignments.grading import batch, report
@@ -116,6 +117,7 @@ def grade_all(
 ) -> None:
     """Grade a folder of submissions; go on where an earlier run has stopped."""
     with friendly(debug, "minitorch grade-all"):
+        need_fork("grade-all")
         from assignments.grading import batch
 
         grader = _grader(assignment, secret, seed, sandbox, patience, marks)

@@ -11,11 +11,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from minitorch.cli.errors import friendly
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 # What is measured, with the function that picks the best; the first one that all runs
 # have is drawn.
@@ -147,17 +150,39 @@ def usual_metric(found: Sequence[OldRun]) -> str:
 
 
 def _show(found: Sequence[OldRun]) -> None:
-    from rich.box import SIMPLE_HEAD
+    """A table for each recipe: runs of two differ in all that they have."""
     from rich.console import Console
+
+    console = Console(highlight=False)
+    anything = console.options.update(width=1000)
+    for recipe in sorted({str(run.settings.get("recipe", "")) for run in found}):
+        alike = [r for r in found if str(r.settings.get("recipe", "")) == recipe]
+        table = _table(recipe, alike)
+        if console.measure(table, options=anything).maximum > console.width:
+            table = _table(recipe, alike, "\n")
+        console.print(table)
+    for run in found:
+        if run.problem:
+            typer.echo(run.problem, err=True)
+
+
+def _table(recipe: str, found: Sequence[OldRun], gap: str = " ") -> Table:
+    """What these runs chose, as far as they differ, and what came of it: the last
+    number, `gap`, and the best."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    chosen = ["recipe"] if len(found) == 1 else differences(found)
+    chosen = [name for name in differences(found) if not _has_parts(name, found)]
     metrics = [name for name in BEST if any(run.values(name)[1] for run in found)]
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    together = len(chosen) > MOST_COLUMNS
-    heads = ["settings"] if together else chosen
-    for name in ("run", *heads, "steps", *(f"{m}\nlast (best)" for m in metrics)):
+    table = Table(title=recipe, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("run", no_wrap=True)
+    together = len(chosen) > (1 if gap == "\n" else MOST_COLUMNS)
+    for name in ["settings"] if together else chosen:
         table.add_column(name, overflow="fold")
+    table.add_column("steps", no_wrap=True)
+    for name in metrics:
+        head = name.replace("_", "\n", 1) if gap == "\n" else name
+        table.add_column(f"{head}\nlast{gap}(best)", no_wrap=True)
     for run in found:
         texts = {name: setting_text(run.settings.get(name)) for name in chosen}
         cells = list(texts.values())
@@ -166,13 +191,15 @@ def _show(found: Sequence[OldRun]) -> None:
         cells.append(str(max((row["step"] for row in run.rows), default=0)))
         for name in metrics:
             values = run.values(name)[1]
-            pair = f"{values[-1]:.4f} ({BEST[name](values):.4f})" if values else ""
+            pair = f"{values[-1]:.4f}{gap}({BEST[name](values):.4f})" if values else ""
             cells.append(pair)
         table.add_row(run.name, *cells)
-    Console(highlight=False).print(table)
-    for run in found:
-        if run.problem:
-            typer.echo(run.problem, err=True)
+    return table
+
+
+def _has_parts(name: str, found: Sequence[OldRun]) -> bool:
+    """Whether a setting is made of others, which are shown by themselves."""
+    return any(isinstance(run.settings.get(name), dict) for run in found)
 
 
 def _draw(found: Sequence[OldRun], metric: str | None, path: Path) -> None:

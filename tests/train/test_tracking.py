@@ -187,7 +187,9 @@ def test_runs_are_compared(whole: Path, tmp_path: Path) -> None:
 
 ODD = {
     "other/metrics.jsonl": '{"step": 7, "val_loss": 1.5}\n{"step": 8, "val_loss": 2',
-    "other/config.json": json.dumps({f"setting{i}": i for i in range(20)}),
+    "other/config.json": json.dumps(
+        {"recipe": "points", **{f"setting{i}": i for i in range(20)}, "parts": {"a": 1}}
+    ),
     "broken/metrics.jsonl": '{"step": 4, "val_loss": null, "test_loss": "low"}\n[4]\n',
     "broken/config.json": '{"recipe": ',
     "empty/metrics.jsonl": "",
@@ -203,10 +205,28 @@ def test_odd_runs_are_listed_beside_others(whole: Path, tmp_path: Path) -> None:
     assert listed.exit_code == 0, listed.output
     assert "broken/config.json is no JSON" in listed.output
     words = listed.output.split()
-    assert {"setting19=19", "recipe=points", "settings"} <= set(words)
+    assert {"setting19=19", "points", "settings"} <= set(words)
+    assert "parts" not in listed.output  # what is made of others
     assert "1.5000" in words and "(1.5000)" in words and "2.0000" not in words
     nothing = invoke(tmp_path / "empty", "--plot", tmp_path / "x.png")
     assert nothing.exit_code == 1 and "they have measured nothing" in nothing.output
+
+
+def test_runs_fit_into_a_terminal(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of a run and each number stay in one piece, in 80 columns."""
+    for name in ("a", "b"):
+        folder = tmp_path / f"points-20261129-00135{name}"
+        folder.mkdir()
+        folder.joinpath(METRICS).write_bytes((whole / METRICS).read_bytes())
+        settings = {"recipe": "points", "hidden": name, "epochs": 3, "lr": name}
+        folder.joinpath("config.json").write_text(json.dumps(settings))
+    monkeypatch.chdir(tmp_path)
+    listed = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["runs", "."])
+    assert max(map(len, listed.output.splitlines())) <= 80
+    assert {"points-20261129-00135b", "hidden=a", "lr=b"} <= set(listed.output.split())
+    assert "…" not in listed.output
 
 
 def invoke(*arguments: Any) -> Any:

@@ -72,7 +72,7 @@ def load(path: str) -> list[Run]:
     """The runs of a table."""
     names = ("nodes", "dp", "tp", "pp", "zero", "micro_batch", "global_batch")
     seen, runs = ("tokens_per_s_per_gpu", "mfu_percent", "memory_gb"), []
-    with open(path, newline="") as file:
+    with open(path, newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             nodes, dp, tp, pp, zero, micro, batch = (int(row[name]) for name in names)
             # A few rows name another number of micro-batches than their batch makes.

@@ -171,7 +171,9 @@ def read(cls: type[T], path: str, names: Iterable[str]) -> T:
             f"or a file that ends in .json or .toml"
         )
     try:
-        given = (json if file.suffix == ".json" else tomllib).loads(file.read_text())
+        given = (json if file.suffix == ".json" else tomllib).loads(
+            file.read_text("utf-8")
+        )
     except (OSError, ValueError) as error:
         raise ValueError(f"plan: {path} is no {what}'s file: {error}") from error
     if not isinstance(given, dict):
