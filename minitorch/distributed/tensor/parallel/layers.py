@@ -19,7 +19,6 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from minitorch.creation import default_generator
 from minitorch.distributed.group import ProcessGroup
 from minitorch.distributed.tensor.parallel.operators import leave, linear_into
 from minitorch.distributed.tensor.placement import Placement, part
@@ -27,6 +26,7 @@ from minitorch.nn.dropout import Dropout
 from minitorch.nn.embedding import Embedding
 from minitorch.nn.functional import embedding, linear
 from minitorch.nn.linear import Linear
+from minitorch.random import default_generator
 from minitorch.tensor import Tensor
 
 
