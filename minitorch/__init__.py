@@ -24,11 +24,9 @@ from minitorch.backend import available_devices
 from minitorch.compiler import compile
 from minitorch.creation import (
     FloatTensor,
-    Generator,
     LongTensor,
     arange,
     as_tensor,
-    default_generator,
     empty,
     empty_like,
     eye,
@@ -36,10 +34,7 @@ from minitorch.creation import (
     from_numpy,
     full,
     full_like,
-    get_rng_state,
-    initial_seed,
     linspace,
-    manual_seed,
     meshgrid,
     normal,
     ones,
@@ -51,7 +46,6 @@ from minitorch.creation import (
     randn,
     randn_like,
     randperm,
-    set_rng_state,
     tensor,
     zeros,
     zeros_like,
@@ -225,6 +219,14 @@ from minitorch.functions.ternary import addcdiv, addcmul, lerp
 from minitorch.precision import (
     get_float32_matmul_precision,
     set_float32_matmul_precision,
+)
+from minitorch.random import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    set_rng_state,
 )
 from minitorch.serialization import load, save
 from minitorch.sparse import SparseCSR, sparse_csr, sparse_csr_tensor

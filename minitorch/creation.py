@@ -2,16 +2,12 @@
 
 With this file one can make the tensors that everything else starts from: `tensor`,
 `from_numpy`, `zeros`, `arange`, `randn` and so on, with PyTorch's names and arguments.
-Random numbers come from a counter-based generator: the same seed gives the same numbers
-on every device, and in any number of threads. Who compares a program with PyTorch's
-chooses the numbers that PyTorch draws: `manual_seed(0, sequence="pytorch")`.
+Random numbers are drawn by a generator (`minitorch/random.py`).
 """
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,13 +17,11 @@ import minitorch.dtypes as dtypes
 from minitorch.arguments import dims_of, int_sequence
 from minitorch.autodiff import no_grad
 from minitorch.backend import Backend, get_backend, half_backends
-from minitorch.devices import named
 from minitorch.dtypes import DType
-from minitorch.executor import advance
 from minitorch.functions.operands import checked_tensor
-from minitorch.mersenne import Mersenne
+from minitorch.random import Generator, default_generator
 from minitorch.tensor import Number, Size, Tensor
-from minitorch.tensor_data import Shape, TensorData, numel
+from minitorch.tensor_data import Shape, TensorData
 
 DEFAULT_DEVICE = "cpu"
 
@@ -43,8 +37,9 @@ def _finish(raw: Any, requires_grad: bool) -> Tensor:
     return out.requires_grad_() if requires_grad else out
 
 
-def _shape(name: str, size: tuple[Any, ...]) -> Shape:
-    shape = int_sequence(name, size)
+def _shape(name: str, sizes: tuple[Any, ...], size: Any = None) -> Shape:
+    """That of f(2, 3), f((2, 3)) or f(size=(2, 3))."""
+    shape = int_sequence(name, sizes if size is None else (*sizes, size))
     if any(n < 0 for n in shape):
         raise ValueError(f"{name}: shape {shape} has a negative size")
     return shape
@@ -229,36 +224,30 @@ def full(
 
 
 def zeros(
-    *size: Any,
-    dtype: DType | None = None,
-    device: str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+    *sizes: Any, size: Any = None, dtype: DType | None = None,
+    device: str | None = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """A tensor of zeros: `zeros(2, 3)` or `zeros((2, 3))`."""
-    shape, kind = _shape("zeros", size), _dtype(dtype)
+    shape, kind = _shape("zeros", sizes, size), _dtype(dtype)
     return full(shape, 0, dtype=kind, device=device, requires_grad=requires_grad)
 
 
 def ones(
-    *size: Any,
-    dtype: DType | None = None,
-    device: str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+    *sizes: Any, size: Any = None, dtype: DType | None = None,
+    device: str | None = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """A tensor of ones: `ones(2, 3)` or `ones((2, 3))`."""
-    shape, kind = _shape("ones", size), _dtype(dtype)
+    shape, kind = _shape("ones", sizes, size), _dtype(dtype)
     return full(shape, 1, dtype=kind, device=device, requires_grad=requires_grad)
 
 
 def empty(
-    *size: Any,
-    dtype: DType | None = None,
-    device: str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+    *sizes: Any, size: Any = None, dtype: DType | None = None,
+    device: str | None = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """A tensor whose elements have no particular value."""
     return _finish(
-        _on(device).empty(_shape("empty", size), _dtype(dtype)), requires_grad
+        _on(device).empty(_shape("empty", sizes, size), _dtype(dtype)), requires_grad
     )
 
 
@@ -359,182 +348,24 @@ def eye(
 # --------------------------------------------------------------------------- random
 
 
-class Generator:
-    """A place in the random sequence of a seed.
-
-    The sequence is a function of (seed, block number); drawing n numbers moves the
-    block number on by ceil(n / 4), and nothing else is kept.
-
-    Args:
-        seed: of the sequence; None: one that nobody knows. PyTorch's only argument, the
-            name of a device, may stand here as well.
-        device: what programs for PyTorch say it draws for; the sequence is the same on
-            all devices, and serves them all.
-        sequence: see `manual_seed`; None: that of the default generator.
-    """
-
-    def __init__(
-        self, seed: int | str | None = None, device: str | None = None,
-        sequence: str | None = None,
-    ) -> None:  # fmt: skip
-        if isinstance(seed, str):
-            seed, device = None, seed
-        self.device = named(device or DEFAULT_DEVICE)
-        seed = int.from_bytes(os.urandom(8), "little") if seed is None else seed
-        self.twin: Mersenne | None = None  # draws as PyTorch does
-        if sequence is None and default_generator.twin is not None:
-            sequence = "pytorch"
-        self.manual_seed(seed, sequence)
-
-    def manual_seed(self, seed: int, sequence: str | None = None) -> Generator:
-        """Start the sequence of `seed` (an int; its low 64 bits count).
-
-        Args:
-            sequence: "philox", ours, which any thread can begin anywhere; or "pytorch":
-                the numbers that PyTorch draws on a CPU, for whoever compares a program
-                with PyTorch's. None: as before.
-
-        PyTorch's are drawn by `rand`, `randn`, `randint`, `randperm`, `normal`,
-        `uniform_`, `normal_` (with them the first weights of layers), `bernoulli`,
-        `bernoulli_`, `dropout` (that of attention, too), `multinomial`, `random_split`
-        and a `DataLoader` without seed and generator; float32 and float64 alike, but
-        for the last bits of normal numbers. They are made one by one, by NumPy.
-
-        All else is not PyTorch's: half types, but for `rand`; what is drawn into, or in
-        the shape of, a transposed tensor or a slice of columns; dropout of a sum or a
-        `relu` of transposed tensors, which lie in another order here (that of the
-        tensors themselves is PyTorch's); and numbers of a loader's workers. On Intel's
-        processors, and in some versions on others, PyTorch asks Intel's library for
-        dropout and `bernoulli_`: then those differ, and what is drawn after them.
-        """
-        if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool):
-            raise TypeError(f"manual_seed: got {seed!r}; expected an int")
-        if sequence not in (None, "philox", "pytorch"):
-            raise ValueError(
-                f'manual_seed: sequence is {sequence!r}; expected "philox" or "pytorch"'
-            )
-        self.seed, self.offset = int(seed) & (2**64 - 1), 0
-        pytorch = self.twin is not None if sequence is None else sequence == "pytorch"
-        self.twin = Mersenne(self.seed) if pytorch else None
-        return self
-
-    def initial_seed(self) -> int:
-        """The seed of the sequence."""
-        return self.seed
-
-    def take(self, count: int) -> tuple[int, int]:
-        """(seed, block number) for `count` numbers, and move on behind them."""
-        return advance("Generator.take", self._take, count)
-
-    def _take(self, count: int) -> tuple[int, int]:
-        start = self.offset
-        self.offset += -(-count // 4)
-        return self.seed, start
-
-    def uniform(self, on: Backend, shape: Shape, dtype: DType) -> TensorData:
-        """Uniform numbers in [0, 1) on a device."""
-        if self.twin is None:
-            return on.uniform(shape, dtype, *self.take(numel(shape)))
-        return self.drawn(on, shape, dtype, self.twin.uniform, _whole(dtype))
-
-    def normal(self, on: Backend, shape: Shape, dtype: DType) -> TensorData:
-        """Normal numbers with mean 0 and variance 1 on a device."""
-        if self.twin is None:
-            return on.normal(shape, dtype, *self.take(numel(shape)))
-        return self.drawn(on, shape, dtype, self.twin.normal, _whole(dtype))
-
-    def randint(
-        self, on: Backend, low: int, high: int, shape: Shape, dtype: DType
-    ) -> TensorData:
-        """Integers in [low, high) on a device."""
-        if self.twin is None:
-            return on.randint(low, high, shape, dtype, *self.take(numel(shape)))
-        return self.drawn(on, shape, dtype, self.twin.integers, low, high)
-
-    def drawn(
-        self, on: Backend, shape: Shape, dtype: DType, draw: Callable, *args: Any
-    ) -> TensorData:
-        """`draw(count, *args)`, a method of `twin`, on a device."""
-        values = advance("Generator.drawn", self._drawn, draw, numel(shape), *args)
-        return on.from_numpy(values.astype(dtype.numpy, copy=False).reshape(shape))
-
-    def _drawn(self, draw: Callable, *args: Any) -> Any:
-        return draw(*args)
-
-    def whole(self) -> int:
-        """A number below 2**63, as PyTorch draws seeds. Only with its sequence."""
-        assert self.twin is not None
-        return int(
-            advance("Generator.drawn", self._drawn, self.twin.integers, 1, 0, 2**63)[0]
-        )
-
-    def get_state(self) -> dict[str, Any]:
-        """What `set_state` needs to come back to this place."""
-        state: dict[str, Any] = {"seed": self.seed, "offset": self.offset}
-        return state if self.twin is None else state | {"twin": self.twin.get_state()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Go to a place that `get_state` gave."""
-        self.seed, self.offset = int(state["seed"]), int(state["offset"])
-        self.twin = Mersenne(0) if "twin" in state else None
-        if self.twin is not None:
-            self.twin.set_state(state["twin"])
-
-
-def _whole(dtype: DType) -> Any:
-    """NumPy's type that numbers are drawn in: halves are rounded from float32."""
-    return np.float32 if dtype.half else dtype.numpy
-
-
-default_generator = Generator(0, sequence=os.environ.get("MINITORCH_RANDOM", "philox"))
-
-
-def manual_seed(seed: int, sequence: str | None = None) -> Generator:
-    """Start the default generator anew, for all devices; see `Generator.manual_seed`.
-
-    Until a program says which sequence, the environment variable MINITORCH_RANDOM does:
-    "pytorch" or "philox".
-    """
-    return default_generator.manual_seed(seed, sequence)
-
-
-def initial_seed() -> int:
-    """The seed of the default generator."""
-    return default_generator.initial_seed()
-
-
-def get_rng_state() -> dict[str, Any]:
-    """Where the default generator is, for all devices. (PyTorch's is a tensor.)"""
-    return default_generator.get_state()
-
-
-def set_rng_state(new_state: dict[str, Any]) -> None:
-    """Go to a place that `get_rng_state` gave."""
-    default_generator.set_state(new_state)
-
-
 def rand(
-    *size: Any,
-    dtype: DType | None = None,
-    device: str | None = None,
-    requires_grad: bool = False,
+    *sizes: Any, size: Any = None, dtype: DType | None = None,
+    device: str | None = None, requires_grad: bool = False,
     generator: Generator | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Uniform random numbers in [0, 1)."""
-    shape, kind = _shape("rand", size), _floating_dtype("rand", dtype)
+    shape, kind = _shape("rand", sizes, size), _floating_dtype("rand", dtype)
     chosen = generator or default_generator
     return _finish(chosen.uniform(_on(device, kind), shape, kind), requires_grad)
 
 
 def randn(
-    *size: Any,
-    dtype: DType | None = None,
-    device: str | None = None,
-    requires_grad: bool = False,
+    *sizes: Any, size: Any = None, dtype: DType | None = None,
+    device: str | None = None, requires_grad: bool = False,
     generator: Generator | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Normal random numbers with mean 0 and variance 1."""
-    shape, kind = _shape("randn", size), _floating_dtype("randn", dtype)
+    shape, kind = _shape("randn", sizes, size), _floating_dtype("randn", dtype)
     chosen = generator or default_generator
     return _finish(chosen.normal(_on(device, kind), shape, kind), requires_grad)
 
@@ -592,14 +423,13 @@ def randint(
 
 
 def randperm(
-    n: int, *, device: str | None = None, generator: Generator | None = None
-) -> Tensor:
+    n: int, *, dtype: DType | None = None, device: str | None = None,
+    generator: Generator | None = None,
+) -> Tensor:  # fmt: skip
     """A random order of 0, 1, ... n - 1 (int64)."""
-    shape, chosen = _shape("randperm", (n,)), generator or default_generator
-    if chosen.twin is None:
-        return randint(0, 2**31, shape, device=device, generator=generator).argsort()
-    on, draw = _on(device), chosen.twin.permutation
-    return Tensor(chosen.drawn(on, shape, dtypes.int64, draw))
+    (n,), chosen = _shape("randperm", (n,)), generator or default_generator
+    out = Tensor(chosen.permutation(_on(device), n))
+    return out if dtype is None else out.to(dtype)
 
 
 def rand_like(input: Tensor, **options: Any) -> Tensor:

@@ -37,7 +37,6 @@ from typing import Any, NoReturn
 from weakref import finalize
 
 from minitorch.backend import get_backend
-from minitorch.creation import default_generator
 from minitorch.dtypes import float32, promote
 from minitorch.executor import (
     Executor,
@@ -48,6 +47,7 @@ from minitorch.executor import (
 )
 from minitorch.nn.utils import Clipped
 from minitorch.optim.optimizer import Group, Optimizer, with_grad
+from minitorch.random import default_generator
 from minitorch.tensor import Tensor
 from minitorch.tensor_data import TensorData
 
@@ -221,7 +221,7 @@ class Capture(Executor):
             return None
         if isinstance(owner, Clipped):
             self.clipped.append(owner)
-        elif owner is not default_generator or owner.twin is not None:
+        elif owner is not default_generator or owner.sequence == "pytorch":
             raise RuntimeError(
                 "random numbers in a CUDA graph come from the default generator, which "
                 "moves on at each replay; leave out generator=, and use manual_seed, "

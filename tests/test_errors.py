@@ -357,6 +357,16 @@ CASES: dict[str, tuple[Any, type[Exception], list[str]]] = {
         ValueError,
         ["dropout", "1.5", "0 to 1"],
     ),
+    "state of another library": (
+        lambda: minitorch.set_rng_state(ones(2)),
+        TypeError,
+        ["set_state", "a Tensor, tensor([1", "dict that get_state, or get_rng_state"],
+    ),
+    "state that lacks its place": (
+        lambda: minitorch.Generator(3).set_state({"seed": 3}),
+        TypeError,
+        ["set_state", "{'seed': 3}"],
+    ),
 }
 
 

@@ -57,6 +57,12 @@ def encoded(t: Any, **options: Any) -> Any:
     return layer(t.linspace(-1, 1, 120).reshape(3, 5, 8).cos())
 
 
+def forked(t: Any) -> Any:
+    with t.random.fork_rng():
+        t.rand(5), t.randn(3)
+    return t.rand(2)
+
+
 def coins_are_intels() -> bool:
     """Whether this PyTorch asks Intel's library for dropout's zeros."""
     before = torch.get_rng_state()
@@ -85,6 +91,10 @@ DRAWS: dict[str, tuple[Callable[[Any], Any], float]] = {
     "randint of a wide range": (lambda t: t.randint(2**31, (9,)), 0),
     "randperm": (lambda t: t.randperm(101), 0),
     "randperm of nothing": (lambda t: t.randperm(0), 0),
+    "randperm of 32 bits": (lambda t: t.randperm(9, dtype=t.int32), 0),
+    "rand of a size": (lambda t: t.rand(size=(2, 3)), 0),
+    "randn of a size": (lambda t: t.randn(size=[2]), 0),
+    "rand behind a fork": (forked, 0),
     "rand of nothing": (lambda t: t.rand(0), 0),
     "uniform_": (lambda t: t.empty(3, 9).uniform_(-2, 5), 5e-7),
     "normal_": (lambda t: t.empty(5, 9).normal_(1, 2), 1e-6),
@@ -163,7 +173,7 @@ def test_all_devices_draw_the_same(device: str) -> None:
 
 def test_a_generator_of_ones_own() -> None:
     minitorch.manual_seed(0, sequence="philox")
-    assert minitorch.Generator(5).twin is None
+    assert minitorch.Generator(5).sequence == "philox"
     mine = minitorch.Generator(sequence="pytorch").manual_seed(5)
     theirs = torch.Generator().manual_seed(5)
     assert minitorch.randperm(9, generator=mine).tolist() == (
@@ -302,7 +312,7 @@ def test_our_own_sequence_comes_back() -> None:
     expected = minitorch.rand(5).tolist()
     minitorch.manual_seed(4, sequence="pytorch")
     minitorch.rand(5)
-    assert minitorch.manual_seed(4).twin is not None  # the sequence stays
+    assert minitorch.manual_seed(4).sequence == "pytorch"  # the sequence stays
     minitorch.manual_seed(4, sequence="philox")
     assert minitorch.rand(5).tolist() == expected
     with pytest.raises(ValueError, match="sequence is 'mt19937'"):

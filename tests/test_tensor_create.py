@@ -257,6 +257,9 @@ def test_defaults_and_requires_grad():
     assert x.device == "cpu" and x.dtype is minitorch.float32 and x.is_contiguous()
     for make in (minitorch.zeros, minitorch.ones, minitorch.rand, minitorch.randn):
         assert make(2, requires_grad=True).requires_grad
+        assert make(size=(2, 3)).shape == minitorch.empty(size=[2, 3]).shape == (2, 3)
+        with pytest.raises(TypeError, match=r"expected ints, got \(2, \(3,\)\)"):
+            make(2, size=(3,))
     assert minitorch.zeros([2, 3]).shape == minitorch.zeros((2, 3)).shape == (2, 3)
     assert minitorch.zeros(minitorch.ones(2, 3).shape).shape == (2, 3)
     assert minitorch.zeros(()).shape == ()

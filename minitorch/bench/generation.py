@@ -17,8 +17,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from minitorch.creation import manual_seed
 from minitorch.models import GPT
+from minitorch.random import manual_seed
 
 HEADINGS = "batch", "new tokens", "with cache / without", "with, tokens/s", "without"
 

@@ -30,11 +30,12 @@ import typer
 
 from minitorch.autodiff import no_grad
 from minitorch.backend.registry import split_name
-from minitorch.creation import from_numpy, manual_seed
+from minitorch.creation import from_numpy
 from minitorch.data.urns import UrnText
 from minitorch.models import GPT, GPTConfig
 from minitorch.optim import AdamW
 from minitorch.optim.lr_scheduler import LambdaLR
+from minitorch.random import manual_seed
 from minitorch.scaling import Run, parameters, read_runs, tokens_for
 from minitorch.tensor import Tensor
 from minitorch.train.gpt.session import text_step

@@ -24,8 +24,8 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import typer
 
-from minitorch.creation import manual_seed
 from minitorch.models import GPT
+from minitorch.random import manual_seed
 from minitorch.serving import Engine
 
 HEADINGS = (

@@ -16,7 +16,7 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-from minitorch.creation import manual_seed, zeros
+from minitorch.creation import zeros
 from minitorch.distributed import barrier, get_rank, spawn_threads
 from minitorch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from minitorch.distributed.optim import ZeroRedundancyOptimizer
@@ -24,6 +24,7 @@ from minitorch.dtypes import bfloat16, int64
 from minitorch.models import GPT, GPTConfig
 from minitorch.nn.parallel import DistributedDataParallel
 from minitorch.optim import Adam
+from minitorch.random import manual_seed
 from minitorch.tensor_data import Storage
 
 CONFIG = GPTConfig(256, 32, n_layer=4, n_head=2, n_embd=64)

@@ -78,8 +78,8 @@ def sample(
         ids = words.encode(prompt)
         if not ids:
             raise ValueError("sample: the prompt is empty; give at least one character")
-        from minitorch.creation import Generator
         from minitorch.data import decoded
+        from minitorch.random import Generator
 
         new = model.stream(
             ids, length, temperature=temperature, top_k=top_k, top_p=top_p,

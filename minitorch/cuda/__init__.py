@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from minitorch.backend import available_devices, get_backend
 from minitorch.backend.registry import split_name
-from minitorch.creation import manual_seed
 from minitorch.devices import device as minitorch_device
 from minitorch.devices import named
 from minitorch.executor import settle
+from minitorch.random import manual_seed
 
 if TYPE_CHECKING:
     from minitorch.cuda_callables import (

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from minitorch.random import Generator, default_generator
+
 if TYPE_CHECKING:
-    from minitorch.creation import Generator
     from minitorch.tensor import Tensor
 
 T_co = TypeVar("T_co", covariant=True)
@@ -144,10 +145,10 @@ def random_split(
     Errors: ValueError where the sum does not fit, or for a seed below 0.
     """
     sizes = _split_sizes(len(dataset), lengths)
-    from minitorch.creation import default_generator, randperm
+    from minitorch.creation import randperm
 
     chosen = choose_seed("random_split", seed, generator)
-    if (generator or default_generator).twin is not None and seed == 0:
+    if (generator or default_generator).sequence == "pytorch" and seed == 0:
         order = randperm(sum(sizes), generator=generator).numpy()  # as in PyTorch
     else:
         order = shuffled(sum(sizes), chosen)
@@ -160,8 +161,6 @@ def random_split(
 
 def choose_seed(caller: str, seed: int, generator: Generator | None) -> int:
     """The seed, or the one that the generator gives; it moves the generator on."""
-    from minitorch.creation import Generator
-
     if generator is None:
         return whole_number(caller, "seed", seed, least=0)
     if not isinstance(generator, Generator):

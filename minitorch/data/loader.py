@@ -40,14 +40,13 @@ from minitorch.data.sampler import (
     SequentialSampler,
 )
 from minitorch.data.workers import WorkerOptions, Workers
+from minitorch.random import Generator, PyTorchGenerator, default_generator
 from minitorch.warn import warn
 
 _whole_number = partial(whole_number, "DataLoader")
 
 if TYPE_CHECKING:
     from multiprocessing.context import BaseContext
-
-    from minitorch.creation import Generator
 
 # What PyTorch's DataLoader takes and this one does not: PyTorch's default, which is
 # accepted since it asks for nothing, and what to do instead.
@@ -313,12 +312,11 @@ class DataLoader:
         """Where PyTorch's numbers are drawn (`minitorch.manual_seed`), take what its
         loader takes for a new epoch: a number for workers that are started, or would
         be, and the order's seed."""
-        from minitorch.creation import default_generator
-
         if not new:  # the state says whose order it is
             return
-        self._as_pytorch = default_generator.twin is not None and not self._chosen
-        if self._as_pytorch:
+        self._as_pytorch = False
+        if not self._chosen and isinstance(default_generator, PyTorchGenerator):
+            self._as_pytorch = True
             if self._kept is None:
                 default_generator.whole()
             if self._random():

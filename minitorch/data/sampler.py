@@ -12,15 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sized
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from minitorch.data.dataset import Indices, choose_seed, shuffled, whole_number
-from minitorch.mersenne import Mersenne
-
-if TYPE_CHECKING:
-    from minitorch.creation import Generator
+from minitorch.random import Generator, Mersenne
 
 BLOCK = 4096  # draws that are made together
 

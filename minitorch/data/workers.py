@@ -308,7 +308,7 @@ def _prepare(loader: DataLoader, epoch: int, number: int) -> bytes | None:
 
 
 def _seed_all(seed: int) -> None:
-    from minitorch.creation import manual_seed
+    from minitorch.random import manual_seed
 
     random.seed(seed)
     np.random.seed(seed % 2**32)

@@ -33,7 +33,7 @@ import numpy as np
 
 import minitorch.distributed.rules as rules
 from minitorch.autodiff import grad_mode
-from minitorch.creation import default_generator, from_numpy
+from minitorch.creation import from_numpy
 from minitorch.distributed.group import (
     ProcessGroup,
     Splits,
@@ -45,6 +45,7 @@ from minitorch.distributed.group import (
 )
 from minitorch.distributed.rules import ReduceOp, Rule
 from minitorch.executor import host_read
+from minitorch.random import default_generator
 from minitorch.tensor import Tensor
 
 

@@ -31,6 +31,7 @@ from minitorch.functions.operands import (
 )
 from minitorch.functions.random import check_probability, dropout
 from minitorch.functions.softmax import softmax
+from minitorch.random import default_generator
 from minitorch.tensor_data import Shape, TensorData, broadcast_shapes
 
 if TYPE_CHECKING:
@@ -189,15 +190,13 @@ def scaled_dot_product_attention(
     Source: Vaswani et al., "Attention is all you need", 2017; groups of heads: Ainslie
     et al., 2023.
     """
-    from minitorch.creation import default_generator
-
     if substitute.attend is not None:
         how = attn_mask, dropout_p, is_causal, scale, enable_gqa
         return substitute.attend(query, key, value, *how)
     _check(query, key, value, attn_mask, is_causal)
     check_probability(dropout_p)
     fused = dropout_p < 1 and _is_constant(attn_mask)
-    fused = fused and not (dropout_p and default_generator.twin)
+    fused = fused and (dropout_p == 0 or default_generator.sequence == "philox")
     if enable_gqa:
         _check_heads(query, key, value)
         if not fused or key.raw.shape[-3] != value.raw.shape[-3]:
@@ -253,8 +252,6 @@ def _check_mask(mask: Tensor, scores: Shape) -> None:
 
 def _drop(rows: int, keys: int, p: float) -> Drop:
     """Random words for `rows` rows of weights, as `Backend.kept_weights` uses them."""
-    from minitorch.creation import default_generator
-
     if not p:
         return KEEP_ALL
     return float(p), *default_generator.take(rows * random_words(keys))

@@ -25,10 +25,10 @@ from minitorch.functions.operands import (
     unbroadcast,
 )
 from minitorch.functions.random import dropout
+from minitorch.random import Generator, default_generator
 from minitorch.tensor_data import Shape, numel
 
 if TYPE_CHECKING:
-    from minitorch.creation import Generator
     from minitorch.tensor import Tensor
 
 
@@ -375,8 +375,6 @@ def dropout_residual_layer_norm(
     x, residual [*, D1, ..., Dk]; weight and bias, if given, are [D1, ..., Dk]. Without
     `training` nothing is dropped. PyTorch has no such function; there it is three.
     """
-    from minitorch.creation import default_generator
-
     name = "dropout_residual_layer_norm"
     p = p if training else 0.0
     if residual.shape != x.shape:
@@ -389,7 +387,7 @@ def dropout_residual_layer_norm(
     check_alike(name, x, residual)
     rows, flat = _rows(name, x, normalized_shape, weight, bias)
     chosen = generator or default_generator
-    if p and chosen.twin is not None:
+    if p and chosen.sequence == "pytorch":
         summed = dropout(x, p, chosen) + residual
         return layer_norm(summed, normalized_shape, weight, bias, eps)
     seed, offset = chosen.take(x.numel())

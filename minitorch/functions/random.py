@@ -11,13 +11,14 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from minitorch.arguments import check_floating
+from minitorch.backend import get_backend
 from minitorch.dtypes import finfo, float32, float64, promote
 from minitorch.function import Context, Function
 from minitorch.functions.indexing import MOST_READ
 from minitorch.functions.operands import cast
+from minitorch.random import Generator, default_generator
 
 if TYPE_CHECKING:
-    from minitorch.creation import Generator
     from minitorch.tensor import Tensor
 
 
@@ -43,37 +44,27 @@ class Dropout(Function):
 
 def dropout(x: Tensor, p: float = 0.5, generator: Generator | None = None) -> Tensor:
     """Elements zeroed with probability p, the others divided by 1 - p."""
-    from minitorch.creation import default_generator
-
     check_probability(p)
     check_floating("dropout", x)
     if p == 1.0:
         return x * 0.0
     chosen = generator or default_generator
-    if chosen.twin is not None:
-        return x * _mask(x, p, chosen)
+    if chosen.sequence == "pytorch":
+        return x * (below(x, 1 - p, chosen).to(x.dtype) / (1 - p))
     return Dropout.apply(x, float(p), *chosen.take(x.numel()))
-
-
-def _mask(x: Tensor, p: float, generator: Generator) -> Tensor:
-    """1 / (1 - p) and 0 in the shape of x, from the numbers that PyTorch draws."""
-    return below(x, 1 - p, generator).to(x.dtype) / (1 - p)
 
 
 def below(x: Tensor, p: float, generator: Generator) -> Tensor:
     """Yes with probability p, in the shape of x: from numbers of float64, as PyTorch
     does that for one p, or of float32, where they are ours."""
-    from minitorch.creation import rand
-
-    shape, strides, device = x.raw.shape, x.raw.strides, x.raw.device
-    if generator.twin is None:
-        return rand(shape, device=device, generator=generator) < p
+    shape, strides, on = x.raw.shape, x.raw.strides, get_backend(x.raw.device)
+    if generator.sequence == "philox":
+        return x.wrap(generator.uniform(on, shape, float32)) < p
     dims = list(range(len(shape)))
     if all(strides):  # the numbers go along the memory, where dims may be transposed
         dims.sort(key=lambda i: -strides[i])
-    size = [shape[i] for i in dims]
-    drawn = rand(size, dtype=float64, device=device, generator=generator) < p
-    return drawn.permute([dims.index(i) for i in range(len(dims))])
+    drawn = generator.uniform(on, tuple([shape[i] for i in dims]), float64)
+    return (x.wrap(drawn) < p).permute([dims.index(i) for i in range(len(dims))])
 
 
 def check_probability(p: float) -> None:
@@ -87,13 +78,15 @@ def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
 
     Errors: ValueError for what is no probability. All of them are read for that.
     """
-    from minitorch.creation import rand_like
-
     p = check_floating("bernoulli", input).detach()
     if p.numel() and not 0.0 <= float(p.min()) <= float(p.max()) <= 1.0:
         raise ValueError("bernoulli: a number is no probability, from 0 to 1")
     wide = cast(p, promote(p.dtype, float32))  # a half's numbers may round to 1
-    return (rand_like(wide, generator=generator) < wide).to(p.dtype)
+    return (_uniform(wide, generator or default_generator) < wide).to(p.dtype)
+
+
+def _uniform(x: Tensor, generator: Generator) -> Tensor:
+    return x.wrap(generator.uniform(x.backend, x.raw.shape, x.dtype))
 
 
 def multinomial(
@@ -118,10 +111,9 @@ def multinomial(
     weights are all 0, and, without replacement, for more samples than places with a
     weight above 0. All weights are read for that.
     """
-    from minitorch.creation import default_generator, rand_like
-
     weights = check_floating("multinomial", input).detach()
-    exact = (generator or default_generator).twin is not None  # as PyTorch draws
+    chosen = generator or default_generator
+    exact = chosen.sequence == "pytorch"
     weights = cast(weights, promote(weights.dtype, float64 if exact else float32))
     shape = weights.raw.shape
     if len(shape) not in (1, 2) or shape[-1] == 0:
@@ -135,20 +127,17 @@ def multinomial(
     if shape[0]:
         _check_weights(weights, 1 if replacement else num_samples)
     if replacement and exact and num_samples > 1:
-        return _by_sums(weights, num_samples, generator)
+        return _by_sums(weights, num_samples, chosen)
     if replacement:
         weights = weights.unsqueeze(-2).expand(*shape[:-1], num_samples, shape[-1])
-    rates = race(weights, rand_like(weights, generator=generator))
+    rates = race(weights, _uniform(weights, chosen))
     return rates.argmax(-1) if replacement else rates.topk(num_samples, -1)[1]
 
 
-def _by_sums(weights: Tensor, count: int, generator: Generator | None) -> Tensor:
+def _by_sums(weights: Tensor, count: int, generator: Generator) -> Tensor:
     """Places, as PyTorch draws several with replacement: where the sums reach them."""
-    from minitorch.creation import rand
-
-    sums = weights.cumsum(-1)
-    shape, device = (*weights.raw.shape[:-1], count), weights.raw.device
-    drawn = rand(shape, dtype=float64, device=device, generator=generator)
+    sums, shape = weights.cumsum(-1), (*weights.raw.shape[:-1], count)
+    drawn = weights.wrap(generator.uniform(weights.backend, shape, float64))
     sums = (sums / sums[..., -1:]).unsqueeze(-2)
     return (sums < drawn.unsqueeze(-1)).sum(-1).clamp(max=weights.raw.shape[-1] - 1)
 

@@ -20,10 +20,11 @@ import numpy.typing as npt
 
 from minitorch import nn
 from minitorch.autodiff import no_grad
-from minitorch.creation import from_numpy, manual_seed
+from minitorch.creation import from_numpy
 from minitorch.data import POINT_DATASETS, DataLoader, Points
 from minitorch.lab.questions import choice, number, packed, whole
 from minitorch.lab.server import Channel
+from minitorch.random import manual_seed
 from minitorch.tensor import Tensor
 from minitorch.train import Epoch, TrainConfig, evaluate, train_epoch
 from minitorch.train.progress import Reporter

@@ -19,12 +19,13 @@ import numpy as np
 
 from minitorch.arguments import int_sequence
 from minitorch.autodiff import no_grad
-from minitorch.creation import Generator, rand, tensor
+from minitorch.creation import rand, tensor
 from minitorch.cuda_graphs import make_graphed_step
 from minitorch.functions.movement import stack
 from minitorch.functions.random import race
 from minitorch.models.ahead import Ahead
 from minitorch.models.cache import KVCache
+from minitorch.random import Generator
 from minitorch.tensor import Tensor
 from minitorch.warn import warn
 

@@ -11,12 +11,13 @@ from typing import Any
 import minitorch.nn.functional as F
 import minitorch.nn.init as init
 from minitorch.arguments import check_floating
-from minitorch.creation import default_generator, empty, zeros
+from minitorch.creation import empty, zeros
 from minitorch.dtypes import DType, bool_
 from minitorch.functions.attention import NEVER, attention_weights
 from minitorch.nn.linear import Linear, check_sizes
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter
+from minitorch.random import default_generator
 from minitorch.tensor import Tensor
 
 
@@ -126,7 +127,7 @@ class MultiheadAttention(Module):
         else:
             out = F.scaled_dot_product_attention(q, k, v, mask, p, causal)
         out = out.transpose(1, 2)
-        if default_generator.twin is None:
+        if default_generator.sequence == "philox":
             out = self.out_proj(out.flatten(2))
         else:  # in memory [L, N, E], as in PyTorch, whose dropout draws along memory
             out = self.out_proj(out.transpose(0, 1).flatten(2)).transpose(0, 1)

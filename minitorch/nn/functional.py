@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import minitorch.dtypes as dtypes
 import minitorch.operators as operators
 from minitorch import absent, arguments, creation
-from minitorch.creation import Generator
 from minitorch.functions import activation, autocasting, elementwise, indexing, pool
 from minitorch.functions import norm as norms
 from minitorch.functions import softmax as softmaxes
@@ -55,6 +54,7 @@ from minitorch.functions.norm import rms_norm as rms_norm
 from minitorch.functions.operands import cast, check_same_device, checked_tensor
 from minitorch.functions.random import dropout as random_zeros
 from minitorch.functions.rotary import rotary as rotary
+from minitorch.random import Generator
 from minitorch.tensor import Tensor
 
 Pair = tuple[int, int]

@@ -15,7 +15,8 @@ import math
 import numpy as np
 
 from minitorch.autodiff import no_grad
-from minitorch.creation import Generator, rand_like, randn, randn_like
+from minitorch.creation import rand_like, randn, randn_like
+from minitorch.random import Generator
 from minitorch.tensor import Tensor
 from minitorch.tensor_data import numel
 

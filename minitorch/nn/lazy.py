@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any, ClassVar
 
-from minitorch.creation import default_generator
 from minitorch.nn.conv import Conv1d, Conv2d
 from minitorch.nn.linear import Linear
 from minitorch.nn.module import Module
 from minitorch.nn.norm import BatchNorm1d, BatchNorm2d
+from minitorch.random import fork_rng
 from minitorch.tensor import Tensor
 
 
@@ -30,9 +30,8 @@ class _Lazy(Module):
     _dim: ClassVar[int] = 1  # of the input, which has that size
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        before = default_generator.get_state()
-        super().__init__(0, *args, **kwargs)  # type: ignore[call-arg]
-        default_generator.set_state(before)  # numbers are drawn by `_become` alone
+        with fork_rng():  # numbers are drawn by `_become` alone
+            super().__init__(0, *args, **kwargs)  # type: ignore[call-arg]
         self._options = args, kwargs
 
     def forward(self, x: Tensor) -> Tensor:

@@ -34,11 +34,12 @@ import numpy as np
 
 from minitorch.arguments import int_sequence
 from minitorch.autodiff import no_grad
-from minitorch.creation import Generator, rand, tensor
+from minitorch.creation import rand, tensor
 from minitorch.cuda_graphs import GraphedStep, make_graphed_step
 from minitorch.dtypes import float64
 from minitorch.functions.movement import stack
 from minitorch.models.generation import Sampling, rows_of
+from minitorch.random import Generator
 from minitorch.serving.blocks import BlockPool, extend_keys
 from minitorch.serving.cache import PagedCache, Part
 from minitorch.warn import warn

@@ -34,11 +34,11 @@ from minitorch.functions.operands import (
     is_tensor,
     operands,
 )
+from minitorch.random import Generator, default_generator
 from minitorch.tensor.hooks import KeepGrad
 from minitorch.tensor_data import TensorData, broadcast_shapes
 
 if TYPE_CHECKING:
-    from minitorch.creation import Generator
     from minitorch.tensor.core import Tensor
 
 
@@ -436,8 +436,6 @@ class InPlace(Variable):
     ) -> Tensor:
         """1 with probability p, else 0, in place; p is a number, or a tensor of them
         that is expanded."""
-        from minitorch.creation import default_generator
-
         if is_tensor(p):
             return self.copy_(random.bernoulli(p.expand_as(self), generator=generator))
         if not 0.0 <= p <= 1.0:
@@ -447,11 +445,9 @@ class InPlace(Variable):
     def _random_(
         self: Any, name: str, generator: Generator | None, normal: bool, *affine: float
     ) -> Tensor:
-        from minitorch.creation import default_generator
-
         check_floating(name, self)
         chosen = generator or default_generator
-        if chosen.twin is not None:
+        if chosen.sequence == "pytorch":
             draw = chosen.normal if normal else chosen.uniform
             made = self.wrap(draw(self.backend, self.raw.shape, self.raw.dtype))
             return self.copy_(made * affine[0] + affine[1])

@@ -27,9 +27,10 @@ from minitorch import nn, optim
 from minitorch.autodiff import no_grad
 from minitorch.backend import available_devices, get_backend
 from minitorch.backend.registry import split_name
-from minitorch.creation import from_numpy, manual_seed
+from minitorch.creation import from_numpy
 from minitorch.data import POINT_DATASETS
 from minitorch.optim.lr_scheduler import LambdaLR
+from minitorch.random import manual_seed
 from minitorch.train.config import (
     FIXED,
     INHERITED,

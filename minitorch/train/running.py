@@ -20,8 +20,8 @@ from types import FrameType
 from typing import Any
 
 from minitorch.backend.registry import split_name
-from minitorch.creation import default_generator
 from minitorch.cuda_graphs import is_device_error, make_graphed_step
+from minitorch.random import default_generator
 from minitorch.train.checkpoint import BEST, LAST, all_finite, save_checkpoint
 from minitorch.train.profiled import profiled_step
 from minitorch.train.tracking import measured

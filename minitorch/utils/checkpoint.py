@@ -15,12 +15,11 @@ Source: Chen et al., "Training deep nets with sublinear memory cost", 2016.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from minitorch.autodiff import grad_mode, set_grad_mode
-from minitorch.creation import default_generator
 from minitorch.function import Context
+from minitorch.random import default_generator, fork_rng
 from minitorch.tensor import Tensor
 from minitorch.tensor_data import TensorData
 
@@ -134,7 +133,10 @@ class Region:
         before = grad_mode.autocast
         grad_mode.autocast = self.autocast and self.autocast.afresh()
         try:
-            with _random_numbers(self.random), set_grad_mode(second):  # type: ignore[arg-type]
+            again = self.random is not None
+            with fork_rng(enabled=again), set_grad_mode(second):  # type: ignore[arg-type]
+                if self.random is not None:
+                    default_generator.set_state(self.random)
                 self.run()
         finally:
             grad_mode.autocast = before
@@ -178,16 +180,3 @@ class Forgetful(Context):
 def shapes_of(saved: Saved) -> list[Any]:
     """The shapes and dtypes of tensors, of which some may be None."""
     return [None if t is None else (tuple(t.shape), t.dtype) for t in saved]
-
-
-@contextmanager
-def _random_numbers(state: dict[str, Any] | None) -> Any:
-    """For a block, the default generator at another place."""
-    before = default_generator.get_state()
-    if state is not None:
-        default_generator.set_state(state)
-    try:
-        yield
-    finally:
-        if state is not None:
-            default_generator.set_state(before)

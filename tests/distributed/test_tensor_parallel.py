@@ -16,7 +16,6 @@ from helpers import quick
 from minitorch import distributed as dist
 from minitorch import nn
 from minitorch.autodiff import topological_sort
-from minitorch.creation import Generator
 from minitorch.distributed import spawn_threads
 from minitorch.distributed.checkpoint.state_dict import (
     get_model_state_dict,
@@ -38,6 +37,7 @@ from minitorch.models.parallel import parallelize
 from minitorch.nn import functional as F
 from minitorch.nn.parallel import DistributedDataParallel
 from minitorch.optim import SGD
+from minitorch.random import Generator
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,11 @@ from typing import Any
 from minitorch.amp import GradScaler
 from minitorch.backend import get_backend
 from minitorch.backend.registry import split_name
-from minitorch.creation import Generator, manual_seed
 from minitorch.data import Tokenizer, load_tokenizer
 from minitorch.models import GPT, GPTConfig
 from minitorch.optim import AdamWScheduleFree
 from minitorch.optim.lr_scheduler import LambdaLR
+from minitorch.random import Generator, manual_seed
 from minitorch.train.checkpoint import CheckpointError, find_checkpoint, load_checkpoint
 from minitorch.train.config import with_checkpoint
 from minitorch.train.folder import default_folder, prepare_folder

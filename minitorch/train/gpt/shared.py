@@ -18,7 +18,7 @@ import numpy as np
 from minitorch import nn, optim
 from minitorch.autodiff import no_grad
 from minitorch.backend.registry import split_name
-from minitorch.creation import default_generator, manual_seed, zeros
+from minitorch.creation import zeros
 from minitorch.distributed import (
     ReduceOp,
     all_reduce,
@@ -46,6 +46,7 @@ from minitorch.models import GPT
 from minitorch.models.parallel import parallelize, pipeline
 from minitorch.nn.parallel import DistributedDataParallel
 from minitorch.nn.utils import clip_grad_norm_
+from minitorch.random import default_generator, fork_rng, manual_seed
 from minitorch.tensor import Tensor
 from minitorch.train.gpt.config import GPTTrainConfig
 from minitorch.train.gpt.layout import CHUNKS, microbatches
@@ -255,9 +256,8 @@ class SharedGPT:
             state |= sent[0] if get_rank() == 0 else {}
         if get_rank() != 0:
             return None
-        before = default_generator.get_state()
-        model = GPT(self.config)
-        default_generator.set_state(before)
+        with fork_rng():
+            model = GPT(self.config)
         model.load_state_dict(state)
         return model.to(self.device).eval()
 

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from minitorch.creation import default_generator
 from minitorch.distributed.group import ProcessGroup
 from minitorch.distributed.tensor.parallel.operators import leave, linear_into
 from minitorch.distributed.tensor.placement import Placement, part
@@ -27,6 +26,7 @@ from minitorch.nn.dropout import Dropout
 from minitorch.nn.embedding import Embedding
 from minitorch.nn.functional import embedding, linear
 from minitorch.nn.linear import Linear
+from minitorch.random import default_generator, fork_rng
 from minitorch.tensor import Tensor
 
 
@@ -100,15 +100,13 @@ def own_numbers(group: ProcessGroup) -> Iterator[None]:
     They follow from the place in the default generator's sequence, which must be the
     same on all ranks; who begins there again draws the same again.
     """
-    before = default_generator.get_state()
-    seed = np.random.SeedSequence((before["seed"], group.rank()))
-    own = int(seed.generate_state(1, np.uint64)[0])
-    default_generator.set_state({"seed": own, "offset": before["offset"]})
-    try:
+    seed = np.random.SeedSequence((default_generator.seed, group.rank()))
+    own, place = int(seed.generate_state(1, np.uint64)[0]), default_generator.offset
+    with fork_rng():
+        default_generator.set_state({"seed": own, "offset": place})
         yield
-    finally:
-        drawn = default_generator.get_state()["offset"]
-        default_generator.set_state({**before, "offset": drawn})
+        place = default_generator.offset
+    default_generator.offset = place
 
 
 def own_places(ids: Tensor, rows: range, size: int) -> tuple[Tensor, Tensor]:
