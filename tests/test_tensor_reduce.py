@@ -17,7 +17,7 @@ import minitorch
 inf, nan = math.inf, math.nan
 
 
-some_dtypes = st.sampled_from((minitorch.float32, minitorch.int64))  # all: test_operations.py
+some_dtypes = st.sampled_from((minitorch.float32, minitorch.int64))
 
 
 @given(data=st.data(), keepdim=st.booleans())
