@@ -336,12 +336,9 @@ def _windows(draw: Draw, h: int, w: int, kh: int, kw: int) -> dict[str, Any]:
     return {"kernel": (kh, kw), "stride": stride, "padding": padding}
 
 
-def _pooled_size(
-    size: Sequence[int], how: dict[str, Any], dilation: Sequence[int] = (1, 1)
-) -> tuple[int, ...]:
-    names = ("kernel", "stride", "padding")
-    lines = zip(size, *(how[name] for name in names), dilation)
-    return tuple(_outputs(s, k, step, p, d) for s, k, step, p, d in lines)
+def _pooled_size(size: Sequence[int], how: dict[str, Any]) -> tuple[int, ...]:
+    lines = zip(size, *(how[name] for name in ("kernel", "stride", "padding")))
+    return tuple(_outputs(*line, dilation=1) for line in lines)
 
 
 def _plane(draw: Draw, shape: Sequence[int], dtype: str = "float32") -> np.ndarray:
