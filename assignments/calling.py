@@ -1,21 +1,24 @@
 """Call what a student wrote, with plain arrays in and plain arrays out.
 
 With this file the `calls.py` of an assignment lays operands out in memory (`operand`,
-`tensor`), reads results so that shared or changed operands show (`results`), and
-reports an error that was asked for (`raised`). It runs in the student's process and
-knows no right answers.
+`tensor`), calls a function with them (`called`, `timed`), reads results so that shared
+or changed operands show (`results`), and reports an error that was asked for
+(`raised`). It runs in the student's process and knows no right answers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from assignments import fences
+
+# What is timed, and what reads its result.
+Timed = tuple[Callable[[], Any], Callable[[Any], dict[str, Any]]]
 
 
 def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -70,6 +73,11 @@ def operand(device: str, array: np.ndarray, layout: str = "contiguous") -> Any:
     return TensorData(storage, np.shape(array), strides, offset)
 
 
+def operands_of(device: str, **arrays: np.ndarray) -> dict[str, Any]:
+    """The operands with the elements of these arrays, by their names."""
+    return {name: operand(device, array) for name, array in arrays.items()}
+
+
 def tensor(
     device: str,
     array: np.ndarray,
@@ -101,6 +109,41 @@ def gradients(out: Any, grad: np.ndarray, **leaves: Any) -> dict[str, Any]:
     known = {n: x for n, x in leaves.items() if x is not None}
     grads = {f"grad_{n}": read(x.grad) for n, x in known.items() if x.requires_grad}
     return {"out": value, **grads, **{n: read(x) for n, x in known.items()}}
+
+
+def operator_of(name: str) -> Callable[..., Any]:
+    """The function of this name in `minitorch.operators`."""
+    from minitorch import operators
+
+    return vars(operators)[name]
+
+
+def rung_of(ladder: Iterable[Callable[..., Any]], name: str) -> Callable[..., Any]:
+    """The one of the launchers that has this name."""
+    (found,) = [rung for rung in ladder if rung.__name__ == name]
+    return found
+
+
+def called(
+    run: Callable[..., Any], operands: Mapping[str, Any], *how: Any
+) -> dict[str, Any]:
+    """What run(*operands, *how) returns as "out", and the operands after the call."""
+    return results({"out": run(*operands.values(), *how)}, operands)
+
+
+def watched_call(
+    run: Callable[..., Any], operands: Mapping[str, Any]
+) -> dict[str, Any]:
+    """As `called`, of kernels of a GPU: those with a race fail."""
+    with watched():
+        out = run(*operands.values())
+    return results({"out": out}, operands)
+
+
+def timed(run: Callable[..., Any], operands: Mapping[str, Any]) -> Timed:
+    """run(*operands), to be timed; its result is read as that of `called`."""
+    read_all = lambda out: results({"out": out}, operands)
+    return lambda: run(*operands.values()), read_all
 
 
 def results(outputs: Mapping[str, Any], operands: Mapping[str, Any]) -> dict[str, Any]:

@@ -108,16 +108,7 @@ class CPUBackend(CPUMemory, HostBackend):
     csr_gather = staticmethod(sparse.csr_gather)
     csr_to_dense = staticmethod(sparse.csr_to_dense)
 
-    def quantized_linear(
-        self, x: TensorData, weight: TensorData, scale: TensorData,
-        bias: TensorData | None = None,
-    ) -> TensorData:  # fmt: skip
-        """By a kernel for a few rows, else by the default."""
-        made = quantized.quantized_linear(x, weight, scale, bias)
-        return (
-            super().quantized_linear(x, weight, scale, bias) if made is None else made
-        )
-
+    quantized_few = staticmethod(quantized.quantized_linear)
     unpack_fours = staticmethod(quantized.dequantize)
 
     def batch_norm_inference(

@@ -90,17 +90,9 @@ def row_task(fn: Callable) -> Any:
 
     @device_function
     def fold(
-        a: Any,
-        at: Any,
-        folded: Any,
-        steps: Any,
-        length: Any,
-        chunk: Any,
-        s: Any,
-        last: Any,
-        start: Any,
-        narrow: Any,
-    ) -> Any:
+        a: Any, at: Any, folded: Any, steps: Any, length: Any, chunk: Any, s: Any,
+        last: Any, start: Any, narrow: Any,
+    ) -> Any:  # fmt: skip
         chunks = (length + chunk - 1) // chunk
         total = start[0]
         for t in range(s, last):
@@ -160,17 +152,9 @@ def line_task(fn: Callable) -> Any:
 
     @device_function
     def fold(
-        a: Any,
-        at: Any,
-        folded: Any,
-        steps: Any,
-        length: Any,
-        chunk: Any,
-        s: Any,
-        last: Any,
-        total: Any,
-        width: Any,
-    ) -> Any:
+        a: Any, at: Any, folded: Any, steps: Any, length: Any, chunk: Any, s: Any,
+        last: Any, total: Any, width: Any,
+    ) -> Any:  # fmt: skip
         chunks = (length + chunk - 1) // chunk
         lanes = total.size
         for t in range(s, last):

@@ -245,22 +245,10 @@ def _check(name: str, arrays: tuple[Any, ...]) -> None:
 
 @intrinsic
 def tile_fma(
-    typing: Any,
-    a: Any,
-    a_at: Any,
-    a_row: Any,
-    a_step: Any,
-    b: Any,
-    b_at: Any,
-    b_step: Any,
-    depth: Any,
-    c: Any,
-    c_at: Any,
-    c_row: Any,
-    rows: Any,
-    columns: Any,
+    typing: Any, a: Any, a_at: Any, a_row: Any, a_step: Any, b: Any, b_at: Any,
+    b_step: Any, depth: Any, c: Any, c_at: Any, c_row: Any, rows: Any, columns: Any,
     add: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     """c[i, j] (+)= sum over k of a[i, k] * b[k, j] for one tile, in registers.
 
     a[i, k] is a[a_at + i * a_row + k * a_step], b[k, j] is b[b_at + k * b_step + j],
@@ -274,22 +262,10 @@ def tile_fma(
 
 @intrinsic
 def tile_fma_masked(
-    typing: Any,
-    a: Any,
-    a_at: Any,
-    a_row: Any,
-    a_step: Any,
-    b: Any,
-    b_at: Any,
-    b_step: Any,
-    depth: Any,
-    c: Any,
-    c_at: Any,
-    c_row: Any,
-    rows: Any,
-    columns: Any,
+    typing: Any, a: Any, a_at: Any, a_row: Any, a_step: Any, b: Any, b_at: Any,
+    b_step: Any, depth: Any, c: Any, c_at: Any, c_row: Any, rows: Any, columns: Any,
     add: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     """`tile_fma` that reads the first `columns` columns of b alone."""
     return _tile(a, b, c, masked=True)
 
@@ -316,20 +292,9 @@ def _tile(a: Any, b: Any, c: Any, masked: bool) -> Any:
 
 @intrinsic
 def tile_fma_at(
-    typing: Any,
-    a: Any,
-    a_at: Any,
-    b: Any,
-    b_at: Any,
-    offsets: Any,
-    offset_at: Any,
-    depth: Any,
-    c: Any,
-    c_at: Any,
-    c_row: Any,
-    rows: Any,
-    columns: Any,
-) -> Any:
+    typing: Any, a: Any, a_at: Any, b: Any, b_at: Any, offsets: Any, offset_at: Any,
+    depth: Any, c: Any, c_at: Any, c_row: Any, rows: Any, columns: Any,
+) -> Any:  # fmt: skip
     """`tile_fma` for rows of b that lie anywhere: at b_at + offsets[offset_at + k].
 
     a is packed: a[i, k] is a[a_at + k * TILE.rows + i]; `offsets` are int64.
@@ -423,19 +388,9 @@ def _write_tile(
 
 @intrinsic
 def tile_dot(
-    typing: Any,
-    a: Any,
-    a_at: Any,
-    a_row: Any,
-    b: Any,
-    b_at: Any,
-    offsets: Any,
-    offset_at: Any,
-    length: Any,
-    sums: Any,
-    sums_at: Any,
-    rows: Any,
-) -> Any:
+    typing: Any, a: Any, a_at: Any, a_row: Any, b: Any, b_at: Any, offsets: Any,
+    offset_at: Any, length: Any, sums: Any, sums_at: Any, rows: Any,
+) -> Any:  # fmt: skip
     """sums[i, j] += sum over p of a[i, p] * b[j, p] for one tile, p along the lanes.
 
     a[i, p] is a[a_at + i * a_row + p], b[j, p] is b[b_at + offsets[offset_at + j] + p],
@@ -570,16 +525,9 @@ def _packed_sums(
 
 @intrinsic
 def copy_line(
-    typing: Any,
-    source: Any,
-    at: Any,
-    begin: Any,
-    end: Any,
-    out: Any,
-    out_at: Any,
-    count: Any,
-    shift: Any,
-) -> Any:
+    typing: Any, source: Any, at: Any, begin: Any, end: Any, out: Any, out_at: Any,
+    count: Any, shift: Any,
+) -> Any:  # fmt: skip
     """out[out_at + i] = shift + (source[at + i] if begin <= i < end else 0), i < count.
 
     Short lines, as those of images, have few whole vectors; here the rest of a line is
@@ -615,16 +563,9 @@ def copy_line(
 
 @intrinsic
 def transpose_lines(
-    typing: Any,
-    source: Any,
-    at: Any,
-    across: Any,
-    lines: Any,
-    out: Any,
-    out_at: Any,
-    step: Any,
-    wide: Any,
-) -> Any:
+    typing: Any, source: Any, at: Any, across: Any, lines: Any, out: Any, out_at: Any,
+    step: Any, wide: Any,
+) -> Any:  # fmt: skip
     """out[out_at + k * step + i] = source[at + i * across + k] for one vector of k.
 
     For i < min(wide, GROUP), and for as many k as a vector has lanes; 0 for i >= lines.

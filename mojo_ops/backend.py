@@ -12,14 +12,11 @@ from fast_ops import quantized as fast_quantized
 from fast_ops import sort as fast_sort
 from fast_ops import sparse as fast_sparse
 from minitorch.backend.host import HostBackend
-from minitorch.tensor_data import TensorData
 from mojo_ops import attention, conv, elementwise, linear, matmul, reduce
 from mojo_ops.bridge import FlatKernels
 from mojo_ops.build import check_platform
 from mojo_ops.fallback import from_cpu
 from mojo_ops.memory import MojoMemory
-
-_few_bytes = from_cpu(fast_quantized.quantized_linear)
 
 
 class MojoBackend(MojoMemory, HostBackend):
@@ -59,18 +56,7 @@ class MojoBackend(MojoMemory, HostBackend):
     csr_gather = staticmethod(from_cpu(fast_sparse.csr_gather))
     csr_to_dense = staticmethod(from_cpu(fast_sparse.csr_to_dense))
 
-    def quantized_linear(
-        self, x: TensorData, weight: TensorData, scale: TensorData,
-        bias: TensorData | None = None,
-    ) -> TensorData:  # fmt: skip
-        """By the CPU's kernel for a few rows, else by the default."""
-        made = _few_bytes(x, weight, scale, bias)
-        if made is None:
-            made = super().quantized_linear(x, weight, scale, bias)
-        return made
-
-    quantized_linear.from_cpu = True  # type: ignore[attr-defined]
-
+    quantized_few = staticmethod(from_cpu(fast_quantized.quantized_linear))
     unpack_fours = staticmethod(from_cpu(fast_quantized.dequantize))
 
 

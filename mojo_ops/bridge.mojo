@@ -41,6 +41,13 @@ comptime INT32 = 5
 comptime FLOAT32 = 11
 comptime FLOAT64 = 12
 
+# The types of numbers by their names, and as what truth values are read.
+comptime NUMBERS = (
+    ("float32", DType.float32), ("float64", DType.float64), ("int64", DType.int64),
+    ("int32", DType.int32), ("int8", DType.int8),
+)
+comptime TRUTH = DType.uint8
+
 
 struct Buffer[T: DType](TrivialRegisterPassable):
     """Elements of type T that lie one behind the other; their owner is elsewhere."""

@@ -19,8 +19,8 @@ from std.memory import stack_allocation
 import operators as op
 import scalar_math as sm
 from bridge import (
-    Address, Arguments, Buffer, Object, by_bytes, bytes_on, done, integer, load_some,
-    store_some,
+    NUMBERS, TRUTH, Address, Arguments, Buffer, Object, by_bytes, bytes_on, done,
+    integer, load_some, store_some,
 )
 from parallel import Kernel, Team, parallel_for
 
@@ -121,247 +121,136 @@ def truth_row[From: DType](a: Address, out_: Address, n: Int):
 # ----------------------------------------------------------- from a name to a function
 
 
-def map_address(row: MapRow) -> Int:
+def row_address[Row: TrivialRegisterPassable](row: Row) -> Int:
+    """Where a row function is."""
     var copy = row
     var address = Pointer(to=copy).unsafe_bitcast[Int]()[]
     _ = copy
     return address
 
 
-def zip_address(row: ZipRow) -> Int:
-    var copy = row
-    var address = Pointer(to=copy).unsafe_bitcast[Int]()[]
-    _ = copy
-    return address
+comptime Map = Tuple[StaticString, Unary]
+comptime Ask = Tuple[StaticString, Test]
+comptime Zip = Tuple[StaticString, Binary]
+comptime Compare = Tuple[StaticString, Relation]
 
+# Operators by their names: on floats, on any numbers, and `RELATIONS` on truth values,
+# too.
+comptime FLOAT_MAPS = (
+    Map("exp", sm.exp), Map("log", sm.log), Map("tanh", sm.tanh), Map("erf", sm.erf),
+    Map("sigmoid", sm.sigmoid), Map("floor", op.floor), Map("ceil", op.ceil),
+    Map("round", op.round), Map("sqrt", op.sqrt), Map("rsqrt", op.rsqrt),
+    Map("reciprocal", op.reciprocal), Map("gelu", op.gelu),
+    Map("gelu_tanh", op.gelu_tanh), Map("silu", op.silu), Map("softplus", op.softplus),
+    Map("logsigmoid", op.logsigmoid),
+)
+comptime MAPS = (
+    Map("identity", op.identity), Map("neg", op.neg), Map("abs", op.absolute),
+    Map("abs_int", op.absolute), Map("sign", op.sign), Map("relu", op.relu),
+)
+comptime TESTS = (
+    Ask("isinf", op.isinf), Ask("isfinite", op.isfinite), Ask("isnan", op.isnan),
+)
+comptime FLOAT_ZIPS = (
+    Zip("div", op.div), Zip("pow", op.pow), Zip("elu", op.elu),
+    Zip("leaky_relu", op.leaky_relu), Zip("squared_difference", op.squared_difference),
+    Zip("huber", op.huber), Zip("binary_cross_entropy", op.binary_cross_entropy),
+    Zip("binary_cross_entropy_with_logits", op.binary_cross_entropy_with_logits),
+    Zip("kl_div", op.kl_div), Zip("tanh_backward", op.tanh_backward),
+    Zip("sigmoid_backward", op.sigmoid_backward), Zip("log_backward", op.log_backward),
+    Zip("sqrt_backward", op.sqrt_backward), Zip("gelu_backward", op.gelu_backward),
+    Zip("gelu_tanh_backward", op.gelu_tanh_backward),
+    Zip("silu_backward", op.silu_backward),
+)
+comptime ZIPS = (
+    Zip("add", op.add), Zip("sub", op.sub), Zip("mul", op.mul),
+    Zip("maximum", op.maximum), Zip("minimum", op.minimum),
+    Zip("floor_divide", op.floor_divide), Zip("remainder", op.remainder),
+    Zip("relu_backward", op.relu_backward), Zip("abs_backward", op.abs_backward),
+)
+comptime RELATIONS = (
+    Compare("lt", op.lt), Compare("le", op.le), Compare("gt", op.gt),
+    Compare("ge", op.ge), Compare("eq", op.eq), Compare("ne", op.ne),
+    Compare("logical_and", op.logical_and), Compare("logical_or", op.logical_or),
+    Compare("logical_xor", op.logical_xor),
+)
 
-def number_map[T: DType](name: StaticString) -> Int:
-    """Operators on any numbers."""
-    if name == "identity":
-        return map_address(map_row[T, op.identity])
-    if name == "neg":
-        return map_address(map_row[T, op.neg])
-    if name == "abs" or name == "abs_int":
-        return map_address(map_row[T, op.absolute])
-    if name == "sign":
-        return map_address(map_row[T, op.sign])
-    if name == "relu":
-        return map_address(map_row[T, op.relu])
-    if name == "isinf":
-        return map_address(test_row[T, op.isinf])
-    if name == "isfinite":
-        return map_address(test_row[T, op.isfinite])
-    if name == "isnan":
-        return map_address(test_row[T, op.isnan])
-    return logic_map[T](name)
-
-
-def logic_map[T: DType](name: StaticString) -> Int:
-    """Operators on numbers and truth values."""
+def map_named[T: DType](name: StaticString) -> Int:
+    """The address of an operator's row function, 0 where there is none for T."""
+    comptime if T.is_floating_point():
+        comptime for i in range(len(FLOAT_MAPS)):
+            if name == FLOAT_MAPS[i][0]:
+                return row_address(map_row[T, FLOAT_MAPS[i][1]])
+        comptime for i in range(len(LIBRARY)):
+            if name == LIBRARY[i]:
+                return row_address(map_row[T, sm.per_lane[LIBRARY[i], ...]])
+    comptime if T != TRUTH:
+        comptime for i in range(len(MAPS)):
+            if name == MAPS[i][0]:
+                return row_address(map_row[T, MAPS[i][1]])
+        comptime for i in range(len(TESTS)):
+            if name == TESTS[i][0]:
+                return row_address(test_row[T, TESTS[i][1]])
     if name == "logical_not":
-        return map_address(test_row[T, op.logical_not])
+        return row_address(test_row[T, op.logical_not])
     return 0
 
 
-def float_map[T: DType](name: StaticString) -> Int:
-    """Operators on floats."""
-    if name == "exp":
-        return map_address(map_row[T, sm.exp])
-    if name == "log":
-        return map_address(map_row[T, sm.log])
-    if name == "tanh":
-        return map_address(map_row[T, sm.tanh])
-    if name == "erf":
-        return map_address(map_row[T, sm.erf])
-    if name == "sigmoid":
-        return map_address(map_row[T, sm.sigmoid])
-    if name == "floor":
-        return map_address(map_row[T, op.floor])
-    if name == "ceil":
-        return map_address(map_row[T, op.ceil])
-    if name == "round":
-        return map_address(map_row[T, op.round])
-    if name == "sqrt":
-        return map_address(map_row[T, op.sqrt])
-    if name == "rsqrt":
-        return map_address(map_row[T, op.rsqrt])
-    if name == "reciprocal":
-        return map_address(map_row[T, op.reciprocal])
-    comptime for i in range(len(LIBRARY)):
-        if name == LIBRARY[i]:
-            return map_address(map_row[T, sm.per_lane[LIBRARY[i], ...]])
-    if name == "gelu":
-        return map_address(map_row[T, op.gelu])
-    if name == "gelu_tanh":
-        return map_address(map_row[T, op.gelu_tanh])
-    if name == "silu":
-        return map_address(map_row[T, op.silu])
-    if name == "softplus":
-        return map_address(map_row[T, op.softplus])
-    if name == "logsigmoid":
-        return map_address(map_row[T, op.logsigmoid])
-    return number_map[T](name)
-
-
-def number_zip[T: DType](name: StaticString) -> Int:
-    """Operators on any two numbers."""
-    if name == "add":
-        return zip_address(zip_row[T, op.add])
-    if name == "sub":
-        return zip_address(zip_row[T, op.sub])
-    if name == "mul":
-        return zip_address(zip_row[T, op.mul])
-    if name == "maximum":
-        return zip_address(zip_row[T, op.maximum])
-    if name == "minimum":
-        return zip_address(zip_row[T, op.minimum])
-    if name == "floor_divide":
-        return zip_address(zip_row[T, op.floor_divide])
-    if name == "remainder":
-        return zip_address(zip_row[T, op.remainder])
-    if name == "relu_backward":
-        return zip_address(zip_row[T, op.relu_backward])
-    if name == "abs_backward":
-        return zip_address(zip_row[T, op.abs_backward])
-    return logic_zip[T](name)
-
-
-def logic_zip[T: DType](name: StaticString) -> Int:
-    """Comparisons and logic, on numbers and truth values."""
-    if name == "lt":
-        return zip_address(relation_row[T, op.lt])
-    if name == "le":
-        return zip_address(relation_row[T, op.le])
-    if name == "gt":
-        return zip_address(relation_row[T, op.gt])
-    if name == "ge":
-        return zip_address(relation_row[T, op.ge])
-    if name == "eq":
-        return zip_address(relation_row[T, op.eq])
-    if name == "ne":
-        return zip_address(relation_row[T, op.ne])
-    if name == "logical_and":
-        return zip_address(relation_row[T, op.logical_and])
-    if name == "logical_or":
-        return zip_address(relation_row[T, op.logical_or])
-    if name == "logical_xor":
-        return zip_address(relation_row[T, op.logical_xor])
+def zip_named[T: DType](name: StaticString) -> Int:
+    """`map_named` for operators with two operands."""
+    comptime if T.is_floating_point():
+        comptime for i in range(len(FLOAT_ZIPS)):
+            if name == FLOAT_ZIPS[i][0]:
+                return row_address(zip_row[T, FLOAT_ZIPS[i][1]])
+    elif T != TRUTH:
+        if name == "pow_int":
+            return row_address(zip_row[T, op.pow_int])
+    comptime if T != TRUTH:
+        comptime for i in range(len(ZIPS)):
+            if name == ZIPS[i][0]:
+                return row_address(zip_row[T, ZIPS[i][1]])
+    comptime for i in range(len(RELATIONS)):
+        if name == RELATIONS[i][0]:
+            return row_address(relation_row[T, RELATIONS[i][1]])
     return 0
-
-
-def integer_zip[T: DType](name: StaticString) -> Int:
-    """Operators on two integers."""
-    if name == "pow_int":
-        return zip_address(zip_row[T, op.pow_int])
-    return number_zip[T](name)
-
-
-def float_zip[T: DType](name: StaticString) -> Int:
-    """Operators on two floats."""
-    if name == "div":
-        return zip_address(zip_row[T, op.div])
-    if name == "pow":
-        return zip_address(zip_row[T, op.pow])
-    if name == "elu":
-        return zip_address(zip_row[T, op.elu])
-    if name == "leaky_relu":
-        return zip_address(zip_row[T, op.leaky_relu])
-    if name == "squared_difference":
-        return zip_address(zip_row[T, op.squared_difference])
-    if name == "huber":
-        return zip_address(zip_row[T, op.huber])
-    if name == "binary_cross_entropy":
-        return zip_address(zip_row[T, op.binary_cross_entropy])
-    if name == "binary_cross_entropy_with_logits":
-        return zip_address(zip_row[T, op.binary_cross_entropy_with_logits])
-    if name == "kl_div":
-        return zip_address(zip_row[T, op.kl_div])
-    if name == "tanh_backward":
-        return zip_address(zip_row[T, op.tanh_backward])
-    if name == "sigmoid_backward":
-        return zip_address(zip_row[T, op.sigmoid_backward])
-    if name == "log_backward":
-        return zip_address(zip_row[T, op.log_backward])
-    if name == "sqrt_backward":
-        return zip_address(zip_row[T, op.sqrt_backward])
-    if name == "gelu_backward":
-        return zip_address(zip_row[T, op.gelu_backward])
-    if name == "gelu_tanh_backward":
-        return zip_address(zip_row[T, op.gelu_tanh_backward])
-    if name == "silu_backward":
-        return zip_address(zip_row[T, op.silu_backward])
-    return number_zip[T](name)
 
 
 def cast_from[From: DType](to: StaticString) -> Int:
     """The row function that converts to the type called `to`."""
-    if to == "float32":
-        return map_address(cast_row[From, DType.float32])
-    if to == "float64":
-        return map_address(cast_row[From, DType.float64])
-    if to == "int64":
-        return map_address(cast_row[From, DType.int64])
-    if to == "int32":
-        return map_address(cast_row[From, DType.int32])
-    if to == "int8":
-        return map_address(cast_row[From, DType.int8])
-    if to == "bool":
-        return map_address(truth_row[From])
-    return 0
+    comptime for i in range(len(NUMBERS)):
+        if to == NUMBERS[i][0]:
+            return row_address(cast_row[From, NUMBERS[i][1]])
+    return row_address(truth_row[From]) if to == "bool" else 0
 
 
 @export
 def find_map(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
     """(name, type) -> the address of a row function, 0 where there is none."""
-    var name = arguments.text(0)
     var type = arguments.text(1)
-    if type == "float32":
-        return integer(float_map[DType.float32](name))
-    if type == "float64":
-        return integer(float_map[DType.float64](name))
-    if type == "int64":
-        return integer(number_map[DType.int64](name))
-    if type == "int32":
-        return integer(number_map[DType.int32](name))
-    if type == "int8":
-        return integer(number_map[DType.int8](name))
-    return integer(logic_map[DType.uint8](name))
+    comptime for i in range(len(NUMBERS)):
+        if type == NUMBERS[i][0]:
+            return integer(map_named[NUMBERS[i][1]](arguments.text(0)))
+    return integer(map_named[TRUTH](arguments.text(0)))
 
 
 @export
 def find_zip(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
     """(name, type) -> the address of a row function, 0 where there is none."""
-    var name = arguments.text(0)
     var type = arguments.text(1)
-    if type == "float32":
-        return integer(float_zip[DType.float32](name))
-    if type == "float64":
-        return integer(float_zip[DType.float64](name))
-    if type == "int64":
-        return integer(integer_zip[DType.int64](name))
-    if type == "int32":
-        return integer(integer_zip[DType.int32](name))
-    if type == "int8":
-        return integer(integer_zip[DType.int8](name))
-    return integer(logic_zip[DType.uint8](name))
+    comptime for i in range(len(NUMBERS)):
+        if type == NUMBERS[i][0]:
+            return integer(zip_named[NUMBERS[i][1]](arguments.text(0)))
+    return integer(zip_named[TRUTH](arguments.text(0)))
 
 
 @export
 def find_cast(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
     """(from, to) -> the address of the row function that converts."""
     var type = arguments.text(0)
-    var to = arguments.text(1)
-    if type == "float32":
-        return integer(cast_from[DType.float32](to))
-    if type == "float64":
-        return integer(cast_from[DType.float64](to))
-    if type == "int64":
-        return integer(cast_from[DType.int64](to))
-    if type == "int32":
-        return integer(cast_from[DType.int32](to))
-    if type == "int8":
-        return integer(cast_from[DType.int8](to))
-    return integer(cast_from[DType.uint8](to))
+    comptime for i in range(len(NUMBERS)):
+        if type == NUMBERS[i][0]:
+            return integer(cast_from[NUMBERS[i][1]](arguments.text(1)))
+    return integer(cast_from[TRUTH](arguments.text(1)))
 
 
 # ------------------------------------------------------------------------ flat operands

@@ -21,13 +21,7 @@ from std.math import ceildiv
 from std.sys import simd_width_of
 
 from bridge import (
-    Arguments,
-    Buffer,
-    Object,
-    done,
-    fail,
-    integer,
-    load_some,
+    Arguments, Buffer, Object, by_float, by_number, done, fail, integer, load_some,
     store_some,
 )
 from lines import woven
@@ -568,17 +562,13 @@ def packed[T: DType](team: Object, arguments: Arguments):
 
 @export
 def matmul_packed(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(a, offset, b, offset, out, work, starts of a, starts of b, plan, type).
+    """(a, offset, b, offset, out, work, starts of a, starts of b, plan).
 
     The plan is an array of int64: across, step and lines of a and of b, then K, how
     many products there are, how many fit into work, columns of a task, serial, rows of
     a task.
     """
-    if arguments.text(9) == "float32":
-        packed[f32](team, arguments)
-    else:
-        packed[f64](team, arguments)
-    return done()
+    return by_float[packed](team, arguments, 0)
 
 
 def any_rows[T: DType](team: Object, arguments: Arguments):
@@ -594,18 +584,7 @@ def any_rows[T: DType](team: Object, arguments: Arguments):
 @export
 def matmul_rows(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
     """The arguments of `matmul_packed`, of which `work` is not used."""
-    var type = arguments.text(9)
-    if type == "float32":
-        any_rows[f32](team, arguments)
-    elif type == "float64":
-        any_rows[f64](team, arguments)
-    elif type == "int64":
-        any_rows[DType.int64](team, arguments)
-    elif type == "int8":
-        any_rows[DType.int8](team, arguments)
-    else:
-        any_rows[DType.int32](team, arguments)
-    return done()
+    return by_number[any_rows](team, arguments, 0)
 
 
 @export

@@ -93,7 +93,7 @@ def _launch(run: Any, a: TensorData, b: TensorData, layout: Layout) -> TensorDat
     work = workspace(layout.work, dtype) if dtype.is_floating_point else z
     run(
         a.storage.array, a.offset, b.storage.array, b.offset, z, work,
-        layout.a_starts, layout.b_starts, layout.plan, dtype.name,
+        layout.a_starts, layout.b_starts, layout.plan,
     )  # fmt: skip
     return out
 

@@ -26,7 +26,8 @@ comptime Places = Buffer[DType.int64]
 struct Windows(TrivialRegisterPassable):
     """Which windows there are: the sizes of planes, and of windows in both directions.
 
-    Window (oh, ow) sees (oh * s0 - p0 + kh * d0, ow * s1 - p1 + kw * d1).
+    Window (oh, ow) sees (oh * s0 - p0 + kh * d0, ow * s1 - p1 + kw * d1). The numbers
+    come in an array, in this order (`windows_in`).
     """
 
     var planes: Int
@@ -42,26 +43,7 @@ struct Windows(TrivialRegisterPassable):
     var p1: Int
     var d0: Int
     var d1: Int
-
-    var count_pad: Bool  # whether a mean counts the padding
-
-    def __init__(out self, a: Arguments, i: Int):
-        """From the numbers in array i."""
-        var n = a.buffer[DType.int64](i)
-        self.planes = Int(n[0])
-        self.H = Int(n[1])
-        self.W = Int(n[2])
-        self.OH = Int(n[3])
-        self.OW = Int(n[4])
-        self.k0 = Int(n[5])
-        self.k1 = Int(n[6])
-        self.s0 = Int(n[7])
-        self.s1 = Int(n[8])
-        self.p0 = Int(n[9])
-        self.p1 = Int(n[10])
-        self.d0 = Int(n[11])
-        self.d1 = Int(n[12])
-        self.count_pad = n[13] != 0
+    var count_pad: Int  # whether a mean counts the padding
 
     @always_inline
     def per_task(self) -> Int:
@@ -102,6 +84,12 @@ struct Windows(TrivialRegisterPassable):
         comptime for lane in range(w):
             out_[lane] = row[min(start + lane * self.s1, self.W - 1)]
         return out_
+
+
+@always_inline
+def windows_in(a: Arguments, i: Int) -> Windows:
+    """The numbers in array i."""
+    return a.address(i).unsafe_bitcast[Windows]()[]
 
 
 trait Pooling(TrivialRegisterPassable):
@@ -211,7 +199,7 @@ struct MaxPoolBackward[T: DType](Kernel):
 
 
 def run_max[T: DType](team: Object, a: Arguments):
-    var o = Windows(a, 3)
+    var o = windows_in(a, 3)
     var kernel = MaxPool[T](
         a.buffer[T](0), a.buffer[T](1), a.buffer[DType.int64](2), o
     )
@@ -225,7 +213,7 @@ def max_pool2d(team: Object, arguments: Arguments, count: Int) abi("C") -> Objec
 
 
 def run_max_backward[T: DType](team: Object, a: Arguments):
-    var o = Windows(a, 3)
+    var o = windows_in(a, 3)
     var kernel = MaxPoolBackward[T](
         a.buffer[T](0), a.buffer[DType.int64](1), a.buffer[T](2), o
     )
@@ -287,7 +275,7 @@ struct AvgPool[T: DType](Kernel, Pooling):
                         continue
                 total += o.columns[Self.T, w](row, start)
         var counted = o.k0 * o.k1
-        if not o.count_pad:
+        if o.count_pad == 0:
             counted = rows_inside(o, oh) * columns_inside(o, ow)
         var z = self.z.at((plane * o.OH + oh) * o.OW)
         store_part(z, ow, n, total / Scalar[Self.T](counted))
@@ -321,7 +309,7 @@ struct AvgPoolBackward[T: DType](Kernel):
         for ow in range(o.OW):
             var left = ow * o.s1 - o.p1
             var counted = o.k0 * o.k1
-            if not o.count_pad:
+            if o.count_pad == 0:
                 counted = rows_inside(o, oh) * columns_inside(o, ow)
             var each = grad[ow] / Scalar[Self.T](counted)
             for h in range(max(top, 0), min(top + o.k0, o.H)):
@@ -330,7 +318,7 @@ struct AvgPoolBackward[T: DType](Kernel):
 
 
 def run_avg[T: DType](team: Object, a: Arguments):
-    var o = Windows(a, 2)
+    var o = windows_in(a, 2)
     parallel_for(Team(team), o.tasks(), AvgPool[T](a.buffer[T](0), a.buffer[T](1), o))
 
 
@@ -341,7 +329,7 @@ def avg_pool2d(team: Object, arguments: Arguments, count: Int) abi("C") -> Objec
 
 
 def run_avg_backward[T: DType](team: Object, a: Arguments):
-    var o = Windows(a, 2)
+    var o = windows_in(a, 2)
     var kernel = AvgPoolBackward[T](a.buffer[T](0), a.buffer[T](1), o)
     parallel_for(Team(team), o.tasks(), kernel)
 

@@ -19,14 +19,7 @@ from std.sys import simd_width_of
 
 import operators as op
 from bridge import (
-    Arguments,
-    Buffer,
-    Object,
-    by_number,
-    by_type,
-    done,
-    load_some,
-    store_some,
+    BOOL, Arguments, Buffer, Object, by_number, by_type, done, load_some, store_some,
 )
 from parallel import Kernel, Team, parallel_for
 
@@ -116,17 +109,17 @@ struct Cut[T: DType](TrivialRegisterPassable):
     var per_task: Int  # units in a task
 
     def __init__(out self, arguments: Arguments):
-        """(name, type, a, out, partial, start, outer, n, inner, block, per_task)."""
-        self.a = arguments.buffer[Self.T](2)
-        self.z = arguments.buffer[Self.T](3)
-        self.partial = arguments.buffer[wide[Self.T]()](4)
-        self.start = arguments.buffer[Self.T](5)[0]
-        self.outer = arguments.integer(6)
-        self.n = arguments.integer(7)
-        self.inner = arguments.integer(8)
-        self.block = arguments.integer(9)
+        """(name, a, out, partial, start, outer, n, inner, block, per_task)."""
+        self.a = arguments.buffer[Self.T](1)
+        self.z = arguments.buffer[Self.T](2)
+        self.partial = arguments.buffer[wide[Self.T]()](3)
+        self.start = arguments.buffer[Self.T](4)[0]
+        self.outer = arguments.integer(5)
+        self.n = arguments.integer(6)
+        self.inner = arguments.integer(7)
+        self.block = arguments.integer(8)
         self.blocks = ceildiv(self.n, self.block)
-        self.per_task = arguments.integer(10)
+        self.per_task = arguments.integer(9)
 
 
 @fieldwise_init
@@ -328,20 +321,10 @@ def fold_truth(team: Object, arguments: Arguments):
 
 @export
 def fold(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """See `Cut`: the name of an operator, the type, the tensor, and how it is cut."""
-    var type = arguments.text(1)
-    if type == "float32":
-        fold_numbers[f32](team, arguments)
-    elif type == "float64":
-        fold_numbers[f64](team, arguments)
-    elif type == "int64":
-        fold_numbers[DType.int64](team, arguments)
-    elif type == "int32":
-        fold_numbers[DType.int32](team, arguments)
-    elif type == "int8":
-        fold_numbers[DType.int8](team, arguments)
-    else:
-        fold_truth(team, arguments)
+    """See `Cut`: the name of an operator, the tensor, and how it is cut."""
+    if arguments.type(1) != BOOL:
+        return by_number[fold_numbers](team, arguments, 1)
+    fold_truth(team, arguments)
     return done()
 
 

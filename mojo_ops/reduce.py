@@ -156,7 +156,7 @@ def _fold(fn: Callable, a: TensorData, fold: Fold, start: float) -> TensorData:
         wide = float64 if dtype is float32 else dtype
         partial = np.empty(fold.partials, wide.numpy)
     kernels.fold(
-        fn.__name__, dtype.name, a.flat(), out.storage.array, partial,
-        _start(start, dtype), *fold.sizes,
+        fn.__name__, a.flat(), out.storage.array, partial, _start(start, dtype),
+        *fold.sizes,
     )  # fmt: skip
     return out

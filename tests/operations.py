@@ -290,9 +290,10 @@ def check_differences(op: Operation, device: str) -> None:
             assert gradgradcheck(call, mine, rtol=1e-4, atol=1e-5)
 
 
-def each(family: str, differentiable: bool = False) -> Any:
-    """Run a test once for each operation of a family, as its argument `op`."""
-    ops = [op for op in OPERATIONS[family] if op.differentiable or not differentiable]
+def each(*families: str, differentiable: bool = False) -> Any:
+    """Run a test once for each operation of some families, as its argument `op`."""
+    every = [op for family in families for op in OPERATIONS[family]]
+    ops = [op for op in every if op.differentiable or not differentiable]
     return pytest.mark.parametrize("op", ops, ids=str)
 
 

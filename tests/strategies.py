@@ -19,7 +19,6 @@ from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape
 
 dtype_names = st.sampled_from(dtypes.COMPUTED)  # halves: test_low_precision.py
-floating_dtypes = st.sampled_from((dtypes.float32, dtypes.float64))
 layouts = st.sampled_from(LAYOUTS)
 seeds = st.integers(0, 2**16)
 

@@ -23,6 +23,7 @@ from helpers import SIMULATED
 from minitorch import Tensor, compiler, executor, nn, optim
 from minitorch.backend import fusion, get_backend
 from minitorch.backend.fusion import Program, Step, generated_folder, load, needed
+from minitorch.bench.compiled import gelu, softmax
 from minitorch.compiler.recorder import MOST_STEPS, Fused, Recorder
 from minitorch.dtypes import bool_, float32
 from minitorch.executor import Executor, active, executing
@@ -31,10 +32,6 @@ from minitorch.profiler import profile, record_function
 from minitorch.tensor_data import TensorData
 
 ROWS, COLS = (12, 36) if SIMULATED else (300, 120)  # more than one thread does alone
-
-
-def gelu(x: Tensor) -> Tensor:
-    return 0.5 * x * (1.0 + (0.7978845608 * (x + 0.044715 * x * x * x)).tanh())
 
 
 def fusions(fn: Callable, *args: Any) -> list[Fused]:
@@ -47,11 +44,6 @@ def fusions(fn: Callable, *args: Any) -> list[Fused]:
 
 def names(fusion: Fused) -> str:
     return " ".join([step.fn.__name__ for step in fusion.program.steps])
-
-
-def softmax(x: Tensor) -> Tensor:
-    e = (x - x.amax(-1, keepdim=True)).exp()
-    return e / e.sum(-1, keepdim=True)
 
 
 def layer_norm(x: Tensor, weight: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from operations import (
     as_torch,
     assert_same,
     check_backward,
+    check_differences,
     check_forward,
     check_refusal,
     each,
@@ -159,6 +160,24 @@ def test_edges(op):
             if how:
                 differences[dtype.name, shape] = how
     assert differences == {}
+
+
+TENSORS = "elementwise", "reduce", "movement", "matmul", "index"
+
+
+@each(*TENSORS)
+def test_forward(op, device):
+    check_forward(op, device)
+
+
+@each(*TENSORS, differentiable=True)
+def test_backward(op, device):
+    check_backward(op, device)
+
+
+@each(*TENSORS, differentiable=True)
+def test_differences(op, device):
+    check_differences(op, device)
 
 
 @here

@@ -12,14 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operations import (
-    TORCH_DTYPES,
-    assert_same,
-    check_backward,
-    check_differences,
-    check_forward,
-    each,
-)
+from operations import TORCH_DTYPES, assert_same
 from strategies import broadcastable_shapes, dtype_names, sample, seeds, tensors
 
 import minitorch
@@ -27,21 +20,6 @@ from helpers import LAYOUTS, make, numbers
 from minitorch import Tensor, dtypes
 
 inf, nan = math.inf, math.nan
-
-
-@each("elementwise")
-def test_forward(op, device):
-    check_forward(op, device)
-
-
-@each("elementwise", differentiable=True)
-def test_backward(op, device):
-    check_backward(op, device)
-
-
-@each("elementwise", differentiable=True)
-def test_differences(op, device):
-    check_differences(op, device)
 
 
 # ------------------------------------------------------------------- result dtypes

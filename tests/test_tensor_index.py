@@ -9,15 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from operations import (
-    assert_same,
-    check_backward,
-    check_differences,
-    check_forward,
-    each,
-    index,
-    mask,
-)
+from operations import assert_same, index, mask
 from strategies import (
     any_indices,
     basic_indices,
@@ -29,21 +21,6 @@ from strategies import (
 
 import minitorch
 from minitorch import Tensor
-
-
-@each("index")
-def test_forward(op, device):
-    check_forward(op, device)
-
-
-@each("index", differentiable=True)
-def test_backward(op, device):
-    check_backward(op, device)
-
-
-@each("index", differentiable=True)
-def test_differences(op, device):
-    check_differences(op, device)
 
 
 def in_library(lib: Any, items: tuple[Any, ...], device: str) -> tuple[Any, ...]:

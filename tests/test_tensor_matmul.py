@@ -7,33 +7,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from operations import (
-    TORCH_DTYPES,
-    assert_same,
-    check_backward,
-    check_differences,
-    check_forward,
-    each,
-)
+from operations import TORCH_DTYPES, assert_same
 from strategies import broadcastable_shapes, layouts, sample, seeds
 
 import minitorch
-
-
-@each("matmul")
-def test_forward(op, device):
-    check_forward(op, device)
-
-
-@each("matmul", differentiable=True)
-def test_backward(op, device):
-    check_backward(op, device)
-
-
-@each("matmul", differentiable=True)
-def test_differences(op, device):
-    check_differences(op, device)
-
 
 sizes = st.integers(0, 5)
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from assignments.calling import is_shared, most_writers, operand, read, results
+from assignments.calling import (
+    Timed,
+    called,
+    is_shared,
+    most_writers,
+    operand,
+    operands_of,
+    operator_of,
+    read,
+    results,
+    rung_of,
+    timed,
+)
 from assignments.fences import fenced
-
-
-def _operator(name: str) -> Callable[..., Any]:
-    from minitorch import operators
-
-    return vars(operators)[name]
 
 
 def map_tensor(device: str, fn: str, a: np.ndarray, layout: str) -> dict[str, Any]:
@@ -22,7 +28,7 @@ def map_tensor(device: str, fn: str, a: np.ndarray, layout: str) -> dict[str, An
     from fast_ops import elementwise
 
     x = operand(device, a, layout)
-    return results({"out": elementwise.map(_operator(fn), x)}, {"a": x})
+    return results({"out": elementwise.map(operator_of(fn), x)}, {"a": x})
 
 
 def zip_tensors(
@@ -32,7 +38,7 @@ def zip_tensors(
     from fast_ops import elementwise
 
     x, y = operand(device, a, a_layout), operand(device, b, b_layout)
-    return results({"out": elementwise.zip(_operator(fn), x, y)}, {"a": x, "b": y})
+    return results({"out": elementwise.zip(operator_of(fn), x, y)}, {"a": x, "b": y})
 
 
 def zip_into(
@@ -43,7 +49,7 @@ def zip_into(
 
     x, y = operand(device, a, layout), operand(device, b)
     out = operand(device, np.zeros_like(a), out_layout)
-    elementwise.zip(_operator(fn), x, y, None, out)
+    elementwise.zip(operator_of(fn), x, y, None, out)
     return results({"out": out}, {"a": x, "b": y})
 
 
@@ -54,7 +60,7 @@ def reduce_rows(
     from fast_ops.reduce import reduce
 
     x = operand(device, a)
-    out = reduce(_operator(fn), x, tuple(dims), start)
+    out = reduce(operator_of(fn), x, tuple(dims), start)
     return results({"out": out}, {"a": x})
 
 
@@ -62,8 +68,7 @@ def rung(device: str, name: str, a: np.ndarray) -> dict[str, Any]:
     """A rung of the ladder of sums."""
     from fast_ops import reduce_ladder
 
-    x = operand(device, a)
-    return results({"out": vars(reduce_ladder)[name](x)}, {"a": x})
+    return called(vars(reduce_ladder)[name], operands_of(device, a=a))
 
 
 def same_bits(device: str, a: np.ndarray, threads: Sequence[int]) -> dict[str, Any]:
@@ -92,9 +97,7 @@ def product(device: str, name: str, a: np.ndarray, b: np.ndarray) -> dict[str, A
     """A rung of the ladder of products."""
     from fast_ops.matmul import LADDER
 
-    (multiply,) = [step for step in LADDER if step.__name__ == name]
-    x, y = operand(device, a), operand(device, b)
-    return results({"out": multiply(x, y)}, {"a": x, "b": y})
+    return called(rung_of(LADDER, name), operands_of(device, a=a, b=b))
 
 
 def writers(device: str, name: str, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
@@ -133,57 +136,46 @@ def on_all_cores(device: str, name: str, n: int) -> dict[str, Any]:
 
 # ----------------------------------------------------------------------------- speed
 
-Timed = tuple[Callable[[], Any], Callable[[Any], dict[str, Any]]]
-
 
 def timed_map(device: str, a: np.ndarray) -> Timed:
     """relu of a large tensor."""
     from fast_ops import elementwise
     from minitorch import operators
 
-    x = operand(device, a)
-    return lambda: elementwise.map(operators.relu, x), _reading(a=x)
+    relu = lambda x: elementwise.map(operators.relu, x)
+    return timed(relu, operands_of(device, a=a))
 
 
 def timed_copy(device: str, a: np.ndarray) -> Timed:
     """A copy of a large tensor moves as many bytes."""
     from fast_ops import memory
 
-    x = operand(device, a)
-    return lambda: memory.copy(x, x.dtype), _reading(a=x)
+    return timed(lambda x: memory.copy(x, x.dtype), operands_of(device, a=a))
 
 
 def timed_sum(device: str, a: np.ndarray) -> Timed:
     """The last rung of the ladder of sums."""
-    from fast_ops import reduce_ladder
+    from fast_ops.reduce_ladder import sum_blocks
 
-    x = operand(device, a)
-    return lambda: reduce_ladder.sum_blocks(x), _reading(a=x)
+    return timed(sum_blocks, operands_of(device, a=a))
 
 
 def timed_serial_sum(device: str, a: np.ndarray) -> Timed:
     """The first rung of the ladder of sums."""
-    from fast_ops import reduce_ladder
+    from fast_ops.reduce_ladder import sum_serial
 
-    x = operand(device, a)
-    return lambda: reduce_ladder.sum_serial(x), _reading(a=x)
+    return timed(sum_serial, operands_of(device, a=a))
 
 
 def timed_product(device: str, a: np.ndarray, b: np.ndarray) -> Timed:
     """The blocked matrix product."""
     from fast_ops.matmul import matmul_blocked
 
-    x, y = operand(device, a), operand(device, b)
-    return lambda: matmul_blocked(x, y), _reading(a=x)
+    return timed(matmul_blocked, operands_of(device, a=a, b=b))
 
 
 def timed_parallel_product(device: str, a: np.ndarray, b: np.ndarray) -> Timed:
     """The matrix product without blocks."""
     from fast_ops.matmul import matmul_parallel
 
-    x, y = operand(device, a), operand(device, b)
-    return lambda: matmul_parallel(x, y), _reading(a=x)
-
-
-def _reading(**operands: Any) -> Callable[[Any], dict[str, Any]]:
-    return lambda out: results({"out": out}, operands)
+    return timed(matmul_parallel, operands_of(device, a=a, b=b))

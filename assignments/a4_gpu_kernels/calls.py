@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from assignments.calling import operand, read, results, watched
+from assignments.calling import (
+    operand,
+    operands_of,
+    operator_of,
+    read,
+    results,
+    watched,
+    watched_call,
+)
 
 SHARED, OWN_PART = "shared memory was used", "each thread does its own part"
 MARGIN = 3  # elements around an output that a kernel must leave alone
-
-
-def _operator(name: str) -> Callable[..., Any]:
-    from minitorch import operators
-
-    return vars(operators)[name]
 
 
 def map_tensor(device: str, fn: str, a: np.ndarray, layout: str) -> dict[str, Any]:
     """`map` of cuda_ops."""
     from cuda_ops import elementwise
 
-    x = operand(device, a, layout)
-    with watched():
-        out = elementwise.map(_operator(fn), x)
-    return results({"out": out}, {"a": x})
+    run = partial(elementwise.map, operator_of(fn))
+    return watched_call(run, {"a": operand(device, a, layout)})
 
 
 def zip_tensors(
@@ -35,10 +36,8 @@ def zip_tensors(
     """`zip` of cuda_ops."""
     from cuda_ops import elementwise
 
-    x, y = operand(device, a, a_layout), operand(device, b, b_layout)
-    with watched():
-        out = elementwise.zip(_operator(fn), x, y)
-    return results({"out": out}, {"a": x, "b": y})
+    given = {"a": operand(device, a, a_layout), "b": operand(device, b, b_layout)}
+    return watched_call(partial(elementwise.zip, operator_of(fn)), given)
 
 
 def choose(
@@ -47,10 +46,8 @@ def choose(
     """`where` of cuda_ops."""
     from cuda_ops import elementwise
 
-    c, x, y = (operand(device, part) for part in (condition, a, b))
-    with watched():
-        out = elementwise.where(c, x, y)
-    return results({"out": out}, {"condition": c, "a": x, "b": y})
+    given = operands_of(device, condition=condition, a=a, b=b)
+    return watched_call(elementwise.where, given)
 
 
 def zip_between(device: str, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
@@ -115,10 +112,7 @@ def total(device: str, name: str, a: np.ndarray) -> dict[str, Any]:
     """A rung of the ladder of sums."""
     from cuda_ops.ladders import reduce as reduce_ladder
 
-    x = operand(device, a)
-    with watched():
-        out = vars(reduce_ladder)[name](x)
-    return results({"out": out}, {"a": x})
+    return watched_call(vars(reduce_ladder)[name], operands_of(device, a=a))
 
 
 def total_counted(device: str, name: str, a: np.ndarray, least: int) -> dict[str, Any]:
@@ -148,20 +142,14 @@ def scan(device: str, counts: np.ndarray) -> dict[str, Any]:
     """`exclusive_scan`."""
     from cuda_ops.scan import exclusive_scan
 
-    x = operand(device, counts)
-    with watched():
-        out = exclusive_scan(x)
-    return results({"out": out}, {"counts": x})
+    return watched_call(exclusive_scan, operands_of(device, counts=counts))
 
 
 def turn(device: str, name: str, a: np.ndarray) -> dict[str, Any]:
     """A rung of the ladder of transposes."""
     from cuda_ops import transpose
 
-    x = operand(device, a)
-    with watched():
-        out = vars(transpose)[name](x)
-    return results({"out": out}, {"a": x})
+    return watched_call(vars(transpose)[name], operands_of(device, a=a))
 
 
 def turn_batch(device: str, a: np.ndarray) -> dict[str, Any]:

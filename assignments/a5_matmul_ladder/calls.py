@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from assignments.calling import operand, results, watched
+from assignments.calling import Timed, operand, operands_of, results, rung_of, watched
 
 
 def _rung(name: str) -> Callable[..., Any]:
     from cuda_ops.matmul.matmul import LADDER
 
-    (multiply,) = [rung for rung in LADDER if rung.__name__ == name]
-    return multiply
+    return rung_of(LADDER, name)
 
 
 def product(
@@ -49,11 +48,11 @@ def counted(
     """How many sectors a rung asks for beyond the least number, in a GPU's tiles."""
     from cuda_ops.simulator.sizes import real_sizes
 
-    x, y = operand(device, a), operand(device, b)
+    given = operands_of(device, a=a, b=b)
     with real_sizes("cuda_ops.ladders.matmul"), watched() as watch:
-        out = _rung(name)(x, y)
+        out = _rung(name)(*given.values())
     needless = max(0, watch.total.sectors - least)
-    return {**results({"out": out}, {"a": x, "b": y}), "needless sectors": needless}
+    return {**results({"out": out}, given), "needless sectors": needless}
 
 
 def counts(
@@ -98,8 +97,6 @@ def roof(
 
 
 # ----------------------------------------------------------------------------- speed
-
-Timed = tuple[Callable[[], Any], Callable[[Any], dict[str, Any]]]
 
 
 def _timed(device: str, name: str, a: np.ndarray, b: np.ndarray) -> Timed:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from assignments.calling import (
+    called,
     gradients,
     is_shared,
     operand,
+    operands_of,
     raised,
     read,
     results,
@@ -18,6 +21,13 @@ from assignments.calling import (
 )
 
 Pair = Sequence[int]
+
+
+def _window(
+    stride: Pair, padding: Pair, dilation: Pair, groups: int
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
+    """The options of a convolution, in the order in which the library takes them."""
+    return tuple(stride), tuple(padding), tuple(dilation), groups
 
 
 def _leaf(device: str, array: np.ndarray | None, wanted: bool = True) -> Any:
@@ -44,40 +54,31 @@ def sequences(
     weight: np.ndarray,
     bias: np.ndarray | None,
     grad: np.ndarray,
-    stride: int,
-    padding: int,
-    dilation: int,
-    groups: int,
+    **options: int,
 ) -> dict[str, Any]:
     """`conv1d`, and its gradients."""
     from minitorch.functions.conv import conv1d
 
     a, w, b = (_leaf(device, v) for v in (x, weight, bias))
-    out = conv1d(a, w, b, stride, padding, dilation, groups)
+    out = conv1d(a, w, b, **options)
     return gradients(out, grad, x=a, weight=w, bias=b)
 
 
 def direct(
-    device: str,
-    x: np.ndarray,
-    weight: np.ndarray,
-    stride: int,
-    padding: int,
-    dilation: int,
+    device: str, x: np.ndarray, weight: np.ndarray, **options: int
 ) -> dict[str, Any]:
     """The kernel `_conv1d`, by its launcher."""
     from fast_ops.conv_direct import conv1d_direct
 
-    a, w = operand(device, x), operand(device, weight)
-    out = conv1d_direct(a, w, stride, padding, dilation)
-    return results({"out": out}, {"x": a, "weight": w})
+    run = partial(conv1d_direct, **options)
+    return called(run, operands_of(device, x=x, weight=weight))
 
 
-def on_all_cores(device: str, n: int, o: int) -> dict[str, Any]:
-    """Whether the work of `_conv1d` is shared among the cores by `prange`."""
+def on_all_cores(device: str, name: str, n: int) -> dict[str, Any]:
+    """Whether the work of `_conv1d` on n sequences is shared among the cores."""
     from fast_ops.conv_direct import _conv1d
 
-    x, weight, out = np.ones((n, 1, 3)), np.ones((o, 1, 2)), np.empty((n, o, 2))
+    x, weight, out = np.ones((n, 1, 3)), np.ones((3, 1, 2)), np.empty((n, 3, 2))
     return {"shared": is_shared(_conv1d, x, weight, out, 1, 0, 1)}
 
 
@@ -90,22 +91,16 @@ def images(
     weight: np.ndarray,
     bias: np.ndarray | None,
     layout: str,
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
-    groups: int,
+    **options: Any,
 ) -> dict[str, Any]:
     """The backend's `conv2d`."""
     from minitorch.backend import get_backend
 
+    run, how = get_backend(device).conv2d, _window(**options)
     given = {"x": operand(device, x, layout), "weight": operand(device, weight)}
-    if bias is not None:
-        given["bias"] = operand(device, bias)
-    out = get_backend(device).conv2d(
-        given["x"], given["weight"], given.get("bias"), tuple(stride), tuple(padding),
-        tuple(dilation), groups,
-    )  # fmt: skip
-    return results({"out": out}, given)
+    if bias is None:
+        return called(run, given, None, *how)
+    return called(run, {**given, "bias": operand(device, bias)}, *how)
 
 
 def input_gradient(
@@ -113,39 +108,25 @@ def input_gradient(
     grad: np.ndarray,
     weight: np.ndarray,
     shape: Sequence[int],
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
-    groups: int,
+    **options: Any,
 ) -> dict[str, Any]:
     """The backend's `conv2d_backward_input`."""
     from minitorch.backend import get_backend
 
-    g, w = operand(device, grad), operand(device, weight)
-    out = get_backend(device).conv2d_backward_input(
-        g, w, tuple(shape), tuple(stride), tuple(padding), tuple(dilation), groups
-    )
-    return results({"out": out}, {"grad": g, "weight": w})
+    run = get_backend(device).conv2d_backward_input
+    given = operands_of(device, grad=grad, weight=weight)
+    return called(run, given, tuple(shape), *_window(**options))
 
 
 def weight_gradient(
-    device: str,
-    grad: np.ndarray,
-    x: np.ndarray,
-    shape: Sequence[int],
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
-    groups: int,
+    device: str, grad: np.ndarray, x: np.ndarray, shape: Sequence[int], **options: Any
 ) -> dict[str, Any]:
     """The backend's `conv2d_backward_weight`."""
     from minitorch.backend import get_backend
 
-    g, a = operand(device, grad), operand(device, x)
-    out = get_backend(device).conv2d_backward_weight(
-        g, a, tuple(shape), tuple(stride), tuple(padding), tuple(dilation), groups
-    )
-    return results({"out": out}, {"grad": g, "x": a})
+    run = get_backend(device).conv2d_backward_weight
+    given = operands_of(device, grad=grad, x=x)
+    return called(run, given, tuple(shape), *_window(**options))
 
 
 def conv2d(
@@ -155,17 +136,13 @@ def conv2d(
     bias: np.ndarray | None,
     grad: np.ndarray,
     wanted: Sequence[bool],
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
-    groups: int,
+    **options: Any,
 ) -> dict[str, Any]:
     """The operation `Conv2d`, and the gradients that are wanted."""
     from minitorch.functions import conv
 
     a, w, b = (_leaf(device, v, n) for v, n in zip((x, weight, bias), wanted))
-    options = (tuple(stride), tuple(padding), tuple(dilation), groups)
-    out = conv.conv2d(a, w, b, *options)
+    out = conv.conv2d(a, w, b, *_window(**options))
     return gradients(out, grad, x=a, weight=w, bias=b)
 
 
@@ -197,9 +174,8 @@ def maxima_backward(
     """The backend's `max_pool2d_backward`."""
     from minitorch.backend import get_backend
 
-    g, i = operand(device, grad), operand(device, index)
-    out = get_backend(device).max_pool2d_backward(g, i, tuple(shape))
-    return results({"out": out}, {"grad": g, "index": i})
+    given = operands_of(device, grad=grad, index=index)
+    return called(get_backend(device).max_pool2d_backward, given, tuple(shape))
 
 
 def means(
@@ -253,9 +229,9 @@ def probabilities(
     """The backend's `softmax` or `log_softmax`."""
     from minitorch.backend import get_backend
 
-    x, backend = operand(device, a, layout), get_backend(device)
-    out = backend.softmax(x, dim) if fn == "softmax" else backend.log_softmax(x, dim)
-    return results({"out": out}, {"a": x})
+    backend = get_backend(device)
+    run = backend.softmax if fn == "softmax" else backend.log_softmax
+    return called(run, {"a": operand(device, a, layout)}, dim)
 
 
 def slopes(
@@ -276,10 +252,9 @@ def losses(
     """The backend's `cross_entropy`."""
     from minitorch.backend import get_backend
 
-    scores, labels = operand(device, logits), operand(device, target)
-    lost, total = get_backend(device).cross_entropy(scores, labels, ignore_index)
-    outputs = {"losses": lost, "logsumexp": total}
-    return results(outputs, {"logits": scores, "target": labels})
+    given = operands_of(device, logits=logits, target=target)
+    lost, total = get_backend(device).cross_entropy(*given.values(), ignore_index)
+    return results({"losses": lost, "logsumexp": total}, given)
 
 
 def refused(
@@ -300,10 +275,10 @@ def losses_backward(
     """The backend's `cross_entropy_backward`."""
     from minitorch.backend import get_backend
 
-    arrays = {"grad": grad, "logits": logits, "target": target, "logsumexp": logsumexp}
-    given = {name: operand(device, array) for name, array in arrays.items()}
-    out = get_backend(device).cross_entropy_backward(*given.values(), ignore_index)
-    return results({"out": out}, given)
+    given = operands_of(
+        device, grad=grad, logits=logits, target=target, logsumexp=logsumexp
+    )
+    return called(get_backend(device).cross_entropy_backward, given, ignore_index)
 
 
 # -------------------------------------------------------------------------- dropout
@@ -315,8 +290,8 @@ def dropped(
     """The backend's `dropout`."""
     from minitorch.backend import get_backend
 
-    a = operand(device, x, layout)
-    return results({"out": get_backend(device).dropout(a, p, seed, offset)}, {"x": a})
+    given = {"x": operand(device, x, layout)}
+    return called(get_backend(device).dropout, given, p, seed, offset)
 
 
 def dropout(

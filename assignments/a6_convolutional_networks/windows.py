@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from assignments.a6_convolutional_networks import calls
-from assignments.checks import Check, Inputs
+from assignments.checks import Check, Inputs, on_all_cores
 from assignments.draw import Draw, layout
 from assignments.oracles import as_torch, backward, torch_gradients
 
@@ -150,18 +150,7 @@ ONE_DIMENSION = (
         hint="out holds garbage at first. Does a window that begins in the padding, or "
         "ends in it, read outside of x?",
     ),
-    Check(
-        "a6.1",
-        "_conv1d: on all cores",
-        calls.on_all_cores,
-        lambda draw: {"n": 2, "o": 3},
-        lambda n, o: {"shared": True},
-        examples=1,
-        devices=CPU,
-        hint="The iterations of a loop over range are one core's. Which loop can the "
-        "cores share?",
-        oracle="the task",
-    ),
+    *on_all_cores({"a6.1": ("_conv1d",)}, calls.on_all_cores),
 )
 
 # ------------------------------------------------------------------- two dimensions
@@ -347,12 +336,9 @@ def _windows(draw: Draw, h: int, w: int, kh: int, kw: int) -> dict[str, Any]:
     return {"kernel": (kh, kw), "stride": stride, "padding": padding}
 
 
-def _pooled_size(
-    size: Sequence[int], how: dict[str, Any], dilation: Sequence[int] = (1, 1)
-) -> tuple[int, ...]:
-    names = ("kernel", "stride", "padding")
-    lines = zip(size, *(how[name] for name in names), dilation)
-    return tuple(_outputs(s, k, step, p, d) for s, k, step, p, d in lines)
+def _pooled_size(size: Sequence[int], how: dict[str, Any]) -> tuple[int, ...]:
+    lines = zip(size, *(how[name] for name in ("kernel", "stride", "padding")))
+    return tuple(_outputs(*line, dilation=1) for line in lines)
 
 
 def _plane(draw: Draw, shape: Sequence[int], dtype: str = "float32") -> np.ndarray:

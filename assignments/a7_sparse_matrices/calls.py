@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from assignments.calling import (
+    Timed,
+    called,
     gradients,
     is_shared,
     most_writers,
     operand,
+    operands_of,
     results,
+    rung_of,
     tensor,
+    timed,
 )
 from assignments.fences import fenced
 
@@ -35,20 +40,16 @@ def transposed(
     """`csr_transpose`"""
     from minitorch.backend import get_backend
 
-    given = {"crow": operand(device, crow), "col": operand(device, col)}
+    given = operands_of(device, crow=crow, col=col)
     crow_t, col_t, order = get_backend(device).csr_transpose(**given, cols=cols)
     return results({"crow_t": crow_t, "col_t": col_t, "order": order}, given)
 
 
-def dense(
-    device: str, crow: np.ndarray, col: np.ndarray, values: np.ndarray, cols: int
-) -> dict[str, Any]:
+def dense(device: str, cols: int, **lists: np.ndarray) -> dict[str, Any]:
     """`csr_to_dense`"""
     from minitorch.backend import get_backend
 
-    lists = _lists(device, crow=crow, col=col, values=values)
-    out = get_backend(device).csr_to_dense(*lists.values(), cols)
-    return results({"out": out}, lists)
+    return called(get_backend(device).csr_to_dense, _matrix(device, **lists), cols)
 
 
 def elements(device: str, crow: np.ndarray, col: np.ndarray) -> dict[str, Any]:
@@ -59,44 +60,31 @@ def elements(device: str, crow: np.ndarray, col: np.ndarray) -> dict[str, Any]:
     return {"elements": [[int(n) for n in element] for element in found]}
 
 
-def _lists(device: str, **arrays: np.ndarray) -> dict[str, Any]:
-    return {name: operand(device, array) for name, array in arrays.items()}
+def _matrix(
+    device: str, crow: np.ndarray, col: np.ndarray, values: np.ndarray, **other: Any
+) -> dict[str, Any]:
+    """The three lists of a matrix as operands, and what it is multiplied by."""
+    return operands_of(device, crow=crow, col=col, values=values, **other)
 
 
 # --------------------------------------------------------------------------- products
 
 
 def product(
-    device: str,
-    crow: np.ndarray,
-    col: np.ndarray,
-    values: np.ndarray,
-    b: np.ndarray,
-    layout: str,
+    device: str, b: np.ndarray, layout: str, **lists: np.ndarray
 ) -> dict[str, Any]:
     """The backend's `csr_matmul`."""
     from minitorch.backend import get_backend
 
-    lists = _lists(device, crow=crow, col=col, values=values)
-    right = operand(device, b, layout)
-    out = get_backend(device).csr_matmul(*lists.values(), right)
-    return results({"out": out}, {**lists, "b": right})
+    given = {**_matrix(device, **lists), "b": operand(device, b, layout)}
+    return called(get_backend(device).csr_matmul, given)
 
 
-def rung(
-    device: str,
-    name: str,
-    crow: np.ndarray,
-    col: np.ndarray,
-    values: np.ndarray,
-    x: np.ndarray,
-) -> dict[str, Any]:
+def rung(device: str, name: str, **lists: np.ndarray) -> dict[str, Any]:
     """A rung of the CPU's ladder of products with a vector."""
-    from fast_ops import sparse_ladder
+    from fast_ops.sparse_ladder import LADDER
 
-    (multiply,) = [f for f in sparse_ladder.LADDER if f.__name__ == name]
-    lists = _lists(device, crow=crow, col=col, values=values, x=x)
-    return results({"out": multiply(*lists.values())}, lists)
+    return called(rung_of(LADDER, name), _matrix(device, **lists))
 
 
 def whole_matvec(
@@ -115,45 +103,30 @@ def whole_matvec(
     return {"out": out}
 
 
-def gpu_rung(
-    device: str,
-    name: str,
-    crow: np.ndarray,
-    col: np.ndarray,
-    values: np.ndarray,
-    b: np.ndarray,
-) -> dict[str, Any]:
+def gpu_rung(device: str, name: str, **lists: np.ndarray) -> dict[str, Any]:
     """A rung of the GPU's ladder."""
     from cuda_ops.ladders.sparse import LADDER
 
-    lists = _lists(device, crow=crow, col=col, values=values, b=b)
-    return results({"out": LADDER[name](*lists.values())}, lists)
+    return called(LADDER[name], _matrix(device, **lists))
 
 
-def gpu_shares(
-    device: str,
-    crow: np.ndarray,
-    col: np.ndarray,
-    values: np.ndarray,
-    b: np.ndarray,
-    share: int,
-) -> dict[str, Any]:
+def gpu_shares(device: str, share: int, **lists: np.ndarray) -> dict[str, Any]:
     """The kernel `csr_balanced` itself: what groups write, into memory with NaN."""
     from cuda_ops.ladders.sparse import THREADS, WARPS, csr_balanced
 
-    rows, n = crow.size - 1, b.shape[1]
-    groups = -(-(rows + col.size) // share)
-    made = _lists(
+    rows, n = lists["crow"].size - 1, lists["b"].shape[1]
+    groups = -(-(rows + lists["col"].size) // share)
+    made = operands_of(
         device,
-        out=np.full((rows, n), np.nan, values.dtype),
+        out=np.full((rows, n), np.nan, lists["values"].dtype),
         carry_row=np.full(groups, -1),
-        carry=np.full((groups, n), np.nan, values.dtype),
+        carry=np.full((groups, n), np.nan, lists["values"].dtype),
     )
-    lists = _lists(device, crow=crow, col=col, values=values, b=b)
+    given = _matrix(device, **lists)
     out, carry_row, carry = (a.flat() for a in made.values())
-    arrays = [a.flat() for a in lists.values()]
+    arrays = [a.flat() for a in given.values()]
     csr_balanced[-(-groups // WARPS), THREADS](*arrays, out, n, share, carry_row, carry)
-    return results(made, lists)
+    return results(made, given)
 
 
 def on_all_cores(device: str, name: str, n: int) -> dict[str, Any]:
@@ -185,7 +158,7 @@ def on_all_cores(device: str, name: str, n: int) -> dict[str, Any]:
 # --------------------------------------------------------------------- with gradients
 
 
-def _matrix(
+def _sparse(
     device: str, crow: np.ndarray, col: np.ndarray, values: Any, cols: int
 ) -> Any:
     from minitorch import sparse_csr_tensor
@@ -205,7 +178,7 @@ def product_gradients(
     """A @ b, and the gradients that are wanted."""
     v, right = tensor(device, values), tensor(device, b)
     v.requires_grad, right.requires_grad = wanted
-    out = _matrix(device, crow, col, v, b.shape[0]) @ right
+    out = _sparse(device, crow, col, v, b.shape[0]) @ right
     return gradients(out, grad, values=v, b=right)
 
 
@@ -222,7 +195,7 @@ def sample_gradients(
     from minitorch.functions.sparse import CSRSample
 
     ones = tensor(device, np.ones(col.size, a.dtype))
-    places = _matrix(device, crow, col, ones, b.shape[0]).pattern
+    places = _sparse(device, crow, col, ones, b.shape[0]).pattern
     left, right = tensor(device, a), tensor(device, b)
     left.requires_grad, right.requires_grad = wanted
     out = CSRSample.apply(left, right, places)
@@ -254,7 +227,7 @@ def transposed_gradients(
 
     v, right = tensor(device, values, requires_grad=True), tensor(device, b)
     right.requires_grad = True
-    out = transposed_matmul(v, right, _matrix(device, crow, col, v, cols).pattern)
+    out = transposed_matmul(v, right, _sparse(device, crow, col, v, cols).pattern)
     return gradients(out, grad, values=v, b=right)
 
 
@@ -268,7 +241,7 @@ def to_dense_gradients(
 ) -> dict[str, Any]:
     """`to_dense`, and the gradient of the values."""
     v = tensor(device, values, requires_grad=True)
-    out = _matrix(device, crow, col, v, cols).to_dense()
+    out = _sparse(device, crow, col, v, cols).to_dense()
     return gradients(out, grad, values=v)
 
 
@@ -318,30 +291,20 @@ def merged(
 
 # ------------------------------------------------------------------------------ speed
 
-Timed = tuple[Callable[[], Any], Callable[[Any], dict[str, Any]]]
 
-
-def _timed(run: Callable[..., Any], lists: dict[str, Any]) -> Timed:
-    go = lambda: run(*lists.values())
-    return go, lambda out: results({"out": out}, lists)
-
-
-def timed_product(
-    device: str, crow: np.ndarray, col: np.ndarray, values: np.ndarray, b: np.ndarray
-) -> Timed:
+def timed_product(device: str, **lists: np.ndarray) -> Timed:
     """The sparse matrix times a dense one."""
     from fast_ops.sparse import csr_matmul
 
-    return _timed(csr_matmul, _lists(device, crow=crow, col=col, values=values, b=b))
+    return timed(csr_matmul, _matrix(device, **lists))
 
 
-def timed_dense_product(
-    device: str, crow: np.ndarray, col: np.ndarray, values: np.ndarray, b: np.ndarray
-) -> Timed:
+def timed_dense_product(device: str, **lists: np.ndarray) -> Timed:
     """The same with the zeros."""
     from fast_ops.matmul import matmul
     from fast_ops.sparse import csr_to_dense
 
-    lists = _lists(device, crow=crow, col=col, values=values, b=b)
-    a = csr_to_dense(lists["crow"], lists["col"], lists["values"], b.shape[0])
-    return _timed(lambda *_: matmul(a, lists["b"]), lists)
+    given = _matrix(device, **lists)
+    *matrix, b = given.values()
+    a = csr_to_dense(*matrix, b.shape[0])
+    return timed(lambda *_: matmul(a, b), given)

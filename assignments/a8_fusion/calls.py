@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from assignments.calling import gradients, is_shared, operand, read, results, tensor
+from assignments.calling import (
+    Timed,
+    called,
+    gradients,
+    is_shared,
+    operand,
+    operands_of,
+    operator_of,
+    read,
+    results,
+    rung_of,
+    tensor,
+    timed,
+)
 
 # ------------------------------------------------------------------ bias, activation
-
-
-def _operator(name: str | None) -> Callable[..., Any] | None:
-    from minitorch import operators
-
-    return None if name is None else vars(operators)[name]
 
 
 def bias_activation(
@@ -31,9 +38,10 @@ def bias_activation(
 
     a, b = operand(device, x, layout), operand(device, bias)
     run = get_backend(device).bias_activation
+    operator = None if fn is None else operator_of(fn)
     if in_place:
-        return results({"out": read(run(a, b, _operator(fn), a))}, {"bias": b})
-    return results({"out": run(a, b, _operator(fn))}, {"x": a, "bias": b})
+        return results({"out": read(run(a, b, operator, a))}, {"bias": b})
+    return called(run, {"x": a, "bias": b}, operator)
 
 
 def bias_activation_backward(
@@ -44,9 +52,7 @@ def bias_activation_backward(
 
     g, a, b = operand(device, grad), operand(device, x, layout), operand(device, bias)
     run = get_backend(device).bias_activation_backward
-    backward = _operator(f"{fn}_backward")
-    out = run(g, a, b, backward)
-    return results({"out": out}, {"grad": g, "x": a, "bias": b})
+    return called(run, {"grad": g, "x": a, "bias": b}, operator_of(f"{fn}_backward"))
 
 
 def bias_gradients(
@@ -91,9 +97,7 @@ def rung(device: str, name: str, a: np.ndarray) -> dict[str, Any]:
         from cuda_ops.ladders.softmax import LADDER
     else:
         from fast_ops.softmax_ladder import LADDER
-    (softmax,) = [f for f in LADDER if f.__name__ == name]
-    x = operand(device, a)
-    return results({"out": softmax(x)}, {"a": x})
+    return called(rung_of(LADDER, name), operands_of(device, a=a))
 
 
 # ------------------------------------------------------------------------- layer norm
@@ -127,8 +131,7 @@ def layer_norm_backward(
     """The backend's `layer_norm_backward`."""
     from minitorch.backend import get_backend
 
-    names = {"grad": grad, "x": x, "mean": mean, "rstd": rstd, "weight": weight}
-    given = {name: operand(device, a) for name, a in names.items()}
+    given = operands_of(device, grad=grad, x=x, mean=mean, rstd=rstd, weight=weight)
     dx, dw, db = get_backend(device).layer_norm_backward(*given.values())
     return results({"grad_x": dx, "grad_weight": dw, "grad_bias": db}, given)
 
@@ -213,17 +216,14 @@ def on_all_cores(device: str, name: str, n: int) -> dict[str, Any]:
 
 # ------------------------------------------------------------------------------ speed
 
-Timed = tuple[Callable[[], Any], Callable[[Any], dict[str, Any]]]
-
 
 def timed_bias(device: str, x: np.ndarray, bias: np.ndarray) -> Timed:
     """relu(x + bias) in one pass."""
     from minitorch import operators
     from minitorch.backend import get_backend
 
-    a, b = operand(device, x), operand(device, bias)
-    go = lambda: get_backend("cpu").bias_activation(a, b, operators.relu)
-    return go, lambda out: results({"out": out}, {"x": a, "bias": b})
+    run = lambda a, b: get_backend("cpu").bias_activation(a, b, operators.relu)
+    return timed(run, operands_of(device, x=x, bias=bias))
 
 
 def timed_sum_and_relu(device: str, x: np.ndarray, bias: np.ndarray) -> Timed:
@@ -231,13 +231,9 @@ def timed_sum_and_relu(device: str, x: np.ndarray, bias: np.ndarray) -> Timed:
     from fast_ops import elementwise
     from minitorch import operators
 
-    a, b = operand(device, x), operand(device, bias)
-    go = lambda: elementwise.map(operators.relu, elementwise.zip(operators.add, a, b))
-    return go, lambda out: results({"out": out}, {"x": a, "bias": b})
-
-
-def _norm_operands(device: str, **arrays: np.ndarray) -> dict[str, Any]:
-    return {name: operand(device, a) for name, a in arrays.items()}
+    add = lambda a, b: elementwise.zip(operators.add, a, b)
+    run = lambda a, b: elementwise.map(operators.relu, add(a, b))
+    return timed(run, operands_of(device, x=x, bias=bias))
 
 
 def timed_layer_norm(
@@ -246,9 +242,8 @@ def timed_layer_norm(
     """Layer norm as one operation."""
     from minitorch.backend import get_backend
 
-    given = _norm_operands(device, x=x, weight=weight, bias=bias)
-    go = lambda: get_backend("cpu").layer_norm(*given.values(), 1e-5)[0]
-    return go, lambda out: results({"out": out}, given)
+    run = lambda *operands: get_backend("cpu").layer_norm(*operands, 1e-5)[0]
+    return timed(run, operands_of(device, x=x, weight=weight, bias=bias))
 
 
 def timed_composed_norm(
@@ -257,16 +252,16 @@ def timed_composed_norm(
     """The same as operations of tensors."""
     import minitorch
 
-    given = _norm_operands(device, x=x, weight=weight, bias=bias)
+    given = operands_of(device, x=x, weight=weight, bias=bias)
     a, w, b = (minitorch.Tensor(t) for t in given.values())
 
-    def go() -> Any:
+    def go(*_: Any) -> Any:
         with minitorch.no_grad():
             away = a - a.mean(-1, keepdim=True)
             variance = (away * away).mean(-1, keepdim=True)
             return (away * (variance + 1e-5).rsqrt() * w + b).raw
 
-    return go, lambda out: results({"out": out}, given)
+    return timed(go, given)
 
 
 def _adam_state(device: str, p: np.ndarray, g: np.ndarray) -> list[Any]:

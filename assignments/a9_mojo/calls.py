@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from assignments.calling import operand, results
+from assignments.calling import (
+    Timed,
+    called,
+    operands_of,
+    operator_of,
+    results,
+    rung_of,
+    timed,
+)
 
 UNWRITTEN = re.compile(r"task a9\.\d is not implemented yet")
 COMPLAINT = re.compile(r"^(\S+\.mojo):(\d+):\d+: error: (.*)\n(.*)", re.MULTILINE)
@@ -49,9 +58,7 @@ def _own_line(path: str, number: int) -> int | None:
 
 def product(device: str, name: str, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
     """A rung of the ladder of products."""
-    multiply = _rung(name)
-    x, y = operand(device, a), operand(device, b)
-    return results({"out": _call(multiply, x, y)}, {"a": x, "b": y})
+    return called(_rung(name), operands_of(device, a=a, b=b))
 
 
 def same_bits(device: str, name: str, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
@@ -59,38 +66,34 @@ def same_bits(device: str, name: str, a: np.ndarray, b: np.ndarray) -> dict[str,
     from mojo_ops.bridge import get_num_threads, set_num_threads
 
     multiply, before = _rung(name), get_num_threads()
-    x, y = operand(device, a), operand(device, b)
+    given = operands_of(device, a=a, b=b)
     outs = []
     try:
         for threads in (1, 2, 3):
             set_num_threads(threads)
-            outs.append(_call(multiply, x, y))
+            outs.append(multiply(*given.values()))
     finally:
         set_num_threads(before)
-    return results({str(i): out for i, out in enumerate(outs)}, {"a": x, "b": y})
+    return results({str(i): out for i, out in enumerate(outs)}, given)
 
 
 def map_tensor(device: str, fn: str, a: np.ndarray) -> dict[str, Any]:
     """`map` of the backend, for an operator that Mojo has."""
-    from minitorch import operators
     from minitorch.dtypes import bool_
     from mojo_ops import elementwise
 
-    x, dtype = operand(device, a), bool_ if fn == "isnan" else None
-    out = _call(elementwise.map, vars(operators)[fn], x, dtype)
-    return results({"out": out}, {"a": x})
+    dtype = bool_ if fn == "isnan" else None
+    run = lambda x: _call(elementwise.map, operator_of(fn), x, dtype)
+    return called(run, operands_of(device, a=a))
 
 
 def _rung(name: str) -> Callable[..., Any]:
     from mojo_ops.matmul import LADDER
 
-    (found,) = [rung for rung in LADDER if rung.__name__ == name]
-    return found
+    return partial(_call, rung_of(LADDER, name))
 
 
 # ----------------------------------------------------------------------------- speed
-
-Timed = tuple[Callable[[], Any], Callable[[Any], dict[str, Any]]]
 
 
 def timed_loop_order(device: str, a: np.ndarray, b: np.ndarray) -> Timed:
@@ -109,9 +112,4 @@ def timed_tiled(device: str, a: np.ndarray, b: np.ndarray) -> Timed:
 
 
 def _timed(device: str, name: str, a: np.ndarray, b: np.ndarray) -> Timed:
-    multiply = _rung(name)
-    x, y = operand(device, a), operand(device, b)
-    return (
-        lambda: _call(multiply, x, y),
-        lambda out: results({"out": out}, {"a": x, "b": y}),
-    )
+    return timed(_rung(name), operands_of(device, a=a, b=b))

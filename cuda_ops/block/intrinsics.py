@@ -22,6 +22,7 @@ from typing import Any
 
 from numba import cuda, types
 
+from cuda_ops.block.llvm import assembly
 from cuda_ops.runtime.halves import computed, narrowed, widened
 from cuda_ops.simulator import SIMULATED, emulation
 from cuda_ops.simulator.emulation import ALL_LANES
@@ -334,8 +335,7 @@ def fresh(typing: Any, name: Any) -> Any:
     line = f"mov.u32 $0, %{name.literal_value};"
 
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        asm = ir.InlineAsm(ir.FunctionType(I32, []), line, "=r", side_effect=True)
-        return builder.zext(builder.call(asm, []), I64)
+        return builder.zext(assembly(builder, line, I32, "=r", []), I64)
 
     return types.int64(name), code
 
@@ -354,10 +354,8 @@ def wait_for_previous(typing: Any) -> Any:
     """
 
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [])
         for line in ("griddepcontrol.wait;", "griddepcontrol.launch_dependents;"):
-            asm = ir.InlineAsm(kind, line, "~{memory}", side_effect=True)
-            builder.call(asm, [])
+            assembly(builder, line, ir.VoidType(), "~{memory}", [])
         return context.get_dummy_value()
 
     return types.void(), code
@@ -379,14 +377,11 @@ def prefetch(typing: Any, array: Any, i: Any, count: Any) -> Any:
         item = context.get_abi_sizeof(pointer.type.pointee)
         nbytes = builder.mul(count, ir.Constant(I64, item))
         nbytes = builder.trunc(builder.and_(nbytes, ir.Constant(I64, -16)), I32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer.type, I32])
         line = (
             "{.reg .u64 at; cvta.to.global.u64 at, $0; "
             "cp.async.bulk.prefetch.L2.global [at], $1;}"
         )
-        builder.call(
-            ir.InlineAsm(kind, line, "l,r", side_effect=True), [pointer, nbytes]
-        )
+        assembly(builder, line, ir.VoidType(), "l,r", [pointer, nbytes])
         return context.get_dummy_value()
 
     return types.void(array, i, count), code
@@ -405,10 +400,8 @@ def arrive(typing: Any, counter: Any, i: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         i = _index(context, builder, sig.args[1], args[1])
         pointer = _pointer(context, builder, sig.args[0], args[0], i)
-        kind = ir.FunctionType(I32, [pointer.type])
         line = "atom.acq_rel.gpu.global.add.u32 $0, [$1], 1;"
-        asm = ir.InlineAsm(kind, line, "=r,l,~{memory}", side_effect=True)
-        return builder.call(asm, [pointer])
+        return assembly(builder, line, I32, "=r,l,~{memory}", [pointer])
 
     return types.int32(counter, i), code
 

@@ -54,7 +54,7 @@ class Linear(Primitives):
         the time is that of reading it: a kernel that converts in registers reads a
         quarter of what float32 takes, or an eighth.
         """
-        made = self.linear(x, weight, bias, scale=scale)
+        made = self.quantized_few(x, weight, scale, bias)
         if made is not None:
             return made
         kind, by_row = computed(x.dtype), len(weight.shape) == 2
@@ -72,6 +72,13 @@ class Linear(Primitives):
         if bias is not None:
             out = self.bias_activation(out, self._converted(bias, kind), None, out)
         return self._converted(out, x.dtype)
+
+    def quantized_few(
+        self, x: TensorData, weight: TensorData, scale: TensorData,
+        bias: TensorData | None,
+    ) -> TensorData | None:  # fmt: skip
+        """`quantized_linear` in one kernel; None where no such kernel pays."""
+        return self.linear(x, weight, bias, scale=scale)
 
     def dequantize(
         self, weight: TensorData, scale: TensorData, columns: int, dtype: DType

@@ -125,10 +125,29 @@ class ModuleList(_Numbered):
         return cls([module for _, module in items])
 
 
-class ModuleDict(Module, MutableMapping[str, Any]):
-    """A dict of modules, in the order of insertion."""
+class _Dict(Module, MutableMapping[str, Any]):
+    """What dicts share; a subclass says where its entries are kept."""
 
     __eq__, __hash__ = Module.__eq__, Module.__hash__  # as for any other module
+    _kept: Any  # a property
+
+    def __getitem__(self, name: str) -> Any:
+        return self._kept[name]
+
+    def __delitem__(self, name: str) -> None:
+        del self._kept[name]
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kept)
+
+
+class ModuleDict(_Dict):
+    """A dict of modules, in the order of insertion."""
+
+    _kept = property(lambda self: self._modules)
 
     def __init__(
         self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None
@@ -136,20 +155,8 @@ class ModuleDict(Module, MutableMapping[str, Any]):
         super().__init__()
         self.update(() if modules is None else modules)
 
-    def __getitem__(self, name: str) -> Any:
-        return self._modules[name]
-
     def __setitem__(self, name: str, module: Module) -> None:
         self.add_module(name, module)
-
-    def __delitem__(self, name: str) -> None:
-        del self._modules[name]
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
 
 
 class ParameterList(Module):
@@ -189,10 +196,10 @@ def _parameter(value: Any) -> Any:
     return Parameter(value) if plain else value
 
 
-class ParameterDict(Module, MutableMapping[str, Any]):
+class ParameterDict(_Dict):
     """A dict of parameters, in the order of insertion; a tensor becomes a parameter."""
 
-    __eq__, __hash__ = Module.__eq__, Module.__hash__  # as for any other module
+    _kept = property(lambda self: self._parameters)
 
     def __init__(
         self,
@@ -201,17 +208,5 @@ class ParameterDict(Module, MutableMapping[str, Any]):
         super().__init__()
         self.update(() if parameters is None else parameters)
 
-    def __getitem__(self, name: str) -> Any:
-        return self._parameters[name]
-
     def __setitem__(self, name: str, value: Tensor | None) -> None:
         self.register_parameter(name, _parameter(value))
-
-    def __delitem__(self, name: str) -> None:
-        del self._parameters[name]
-
-    def __len__(self) -> int:
-        return len(self._parameters)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._parameters)

@@ -18,6 +18,7 @@ from minitorch.functions import activation, autocasting, elementwise, indexing, 
 from minitorch.functions import norm as norms
 from minitorch.functions import softmax as softmaxes
 from minitorch.functions.activation import LogSigmoid
+from minitorch.functions.activation import gelu as gelu
 from minitorch.functions.attention import (
     scaled_dot_product_attention as scaled_dot_product_attention,
 )
@@ -271,11 +272,6 @@ def leaky_relu(
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha (exp(x) - 1)"""
     return applied(lambda x: activation.elu(x, alpha), input, inplace)
-
-
-def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """x P(X <= x) for a standard normal X; "tanh" for the approximation"""
-    return activation.gelu(input, approximate)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:

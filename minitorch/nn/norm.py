@@ -256,11 +256,7 @@ class RMSNorm(Module):
     def forward(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
-    def extra_repr(self) -> str:
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, "
-            f"elementwise_affine={self.elementwise_affine}"
-        )
+    extra_repr = LayerNorm.extra_repr
 
 
 def _as_shape(size: int | Sequence[int]) -> Shape:

@@ -145,6 +145,12 @@ class _Recurrent(Module):
             x = cat(outs, -1) if len(outs) > 1 else outs[0]
         return x, tuple(stack(parts) for parts in zip(*last))
 
+    def _weights(self, end: str) -> list[Any]:
+        """The weight, and the bias if there is one, for the input and for the state;
+        attributes, since those that are pruned are no parameters."""
+        kinds = ("weight", "bias")[: 1 + self.bias]
+        return [[getattr(self, k + way + end) for k in kinds] for way in ("_ih", "_hh")]
+
     def _begin(self, x: Tensor, times: int, batch: list[int], hx: Any) -> list[Tensor]:
         """The states before the first time, each [num_layers * D, N, H]."""
         count = self.num_layers * len(self._ends)
@@ -168,9 +174,8 @@ class _Recurrent(Module):
         With `sizes`, as many sequences as they say have a step at each time: the state
         of the others stays.
         """
-        own: Any = self._parameters | vars(self)  # there is what is pruned
-        weight, bias = own["weight_hh" + end], own.get("bias_hh" + end)
-        given = F.linear(x, own["weight_ih" + end], own.get("bias_ih" + end))
+        inward, onward = self._weights(end)
+        given = F.linear(x, *inward)
         steps = given.split(sizes) if sizes else given.unbind(0)
         order, out = -1 if end.endswith("_reverse") else 1, []
         for now in steps[::order]:
@@ -178,7 +183,7 @@ class _Recurrent(Module):
             if sizes and len(now) < len(state[0]):
                 rest = [s[len(now) :] for s in state]
                 state = tuple(s[: len(now)] for s in state)
-            state = self._step(now, F.linear(state[0], weight, bias), *state)
+            state = self._step(now, F.linear(state[0], *onward), *state)
             out.append(state[0])
             if rest:
                 state = tuple(map(cat, zip(state, rest)))
@@ -285,9 +290,8 @@ class _Cell(_Recurrent):
                 f"{type(self).__name__}: the input is {shape} and hx is {given}; "
                 f"expected 1 or 2 dimensions, and {self._states} of {wanted}"
             )
-        own: Any = self._parameters | vars(self)  # there is what is pruned
-        come = F.linear(input, own["weight_ih"], own.get("bias_ih"))
-        past = F.linear(state[0], own["weight_hh"], own.get("bias_hh"))
+        inward, onward = self._weights("")
+        come, past = F.linear(input, *inward), F.linear(state[0], *onward)
         state = self._step(come, past, *state)
         return state if self._states > 1 else state[0]
 

@@ -12,9 +12,7 @@ from typing import Any
 from minitorch.optim.optimizer import (
     Group,
     Optimizer,
-    check_betas,
     check_fused,
-    check_numbers,
     factor_of,
     in_order,
     is_coming,
@@ -45,6 +43,8 @@ class Adam(Optimizer):
     Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015.
     """
 
+    _numbers = ("lr", "eps", "weight_decay")
+
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
@@ -70,11 +70,6 @@ class Adam(Optimizer):
             "decoupled_weight_decay": decoupled_weight_decay,
         }
         super().__init__(params, defaults)
-
-    def check(self, group: Group) -> None:
-        name = type(self).__name__
-        check_numbers(name, group, "lr", "eps", "weight_decay")
-        check_betas(name, group["betas"])
 
     def update(self, group: Group) -> None:
         kinds: dict[Any, tuple[list[Tensor], list[dict[str, Any]]]] = {}

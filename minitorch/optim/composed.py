@@ -14,8 +14,6 @@ from minitorch.autodiff import no_grad
 from minitorch.optim.optimizer import (
     Group,
     Optimizer,
-    check_betas,
-    check_numbers,
     gradient,
     refuse,
     with_grad,
@@ -44,6 +42,8 @@ class RMSprop(Optimizer):
     Source: Tieleman and Hinton, "Lecture 6.5: RMSProp", 2012; centered: Graves,
     "Generating sequences with recurrent neural networks", 2013.
     """
+
+    _numbers = ("lr", "alpha", "eps", "weight_decay", "momentum")
 
     def __init__(
         self,
@@ -75,11 +75,6 @@ class RMSprop(Optimizer):
             "maximize": maximize,
         }
         super().__init__(params, defaults)
-
-    def check(self, group: Group) -> None:
-        check_numbers(
-            "RMSprop", group, "lr", "alpha", "eps", "weight_decay", "momentum"
-        )
 
     def update(self, group: Group) -> None:
         alpha, momentum = group["alpha"], group["momentum"]
@@ -118,6 +113,8 @@ class Adagrad(Optimizer):
     and stochastic optimization", 2011.
     """
 
+    _numbers = ("lr", "lr_decay", "eps", "weight_decay", "initial_accumulator_value")
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -142,17 +139,6 @@ class Adagrad(Optimizer):
             "maximize": maximize,
         }
         super().__init__(params, defaults)
-
-    def check(self, group: Group) -> None:
-        check_numbers(
-            "Adagrad",
-            group,
-            "lr",
-            "lr_decay",
-            "eps",
-            "weight_decay",
-            "initial_accumulator_value",
-        )
 
     def update(self, group: Group) -> None:
         for p in with_grad(group):
@@ -182,6 +168,8 @@ class Adadelta(Optimizer):
     Source: Zeiler, "ADADELTA: an adaptive learning rate method", 2012.
     """
 
+    _numbers = ("lr", "rho", "eps", "weight_decay")
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -209,9 +197,6 @@ class Adadelta(Optimizer):
             "maximize": maximize,
         }
         super().__init__(params, defaults)
-
-    def check(self, group: Group) -> None:
-        check_numbers("Adadelta", group, "lr", "rho", "eps", "weight_decay")
 
     def update(self, group: Group) -> None:
         rho, eps = group["rho"], group["eps"]
@@ -248,6 +233,8 @@ class AdamWScheduleFree(Optimizer):
     scheduled", 2024.
     """
 
+    _numbers = ("lr", "eps", "weight_decay", "warmup_steps")
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -277,10 +264,7 @@ class AdamWScheduleFree(Optimizer):
         super().__init__(params, defaults)
 
     def check(self, group: Group) -> None:
-        check_numbers(
-            "AdamWScheduleFree", group, "lr", "eps", "weight_decay", "warmup_steps"
-        )
-        check_betas("AdamWScheduleFree", group["betas"])
+        super().check(group)
         if group["betas"][0] == 0:
             raise ValueError("AdamWScheduleFree: the first beta must be above 0")
 

@@ -19,8 +19,6 @@ from minitorch.functions.comparison import logical_and
 from minitorch.optim.optimizer import (
     Group,
     Optimizer,
-    check_betas,
-    check_numbers,
     gradient,
     whole_with_grad,
     with_grad,
@@ -44,6 +42,8 @@ class Lion(Optimizer):
     Source: Chen and others, "Symbolic discovery of optimization algorithms", 2023.
     """
 
+    _numbers = ("lr", "weight_decay")
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -55,10 +55,6 @@ class Lion(Optimizer):
     ) -> None:
         options = {"lr": lr, "betas": betas, "weight_decay": weight_decay}
         super().__init__(params, {**options, "maximize": maximize})
-
-    def check(self, group: Group) -> None:
-        check_numbers("Lion", group, "lr", "weight_decay")
-        check_betas("Lion", group["betas"])
 
     def update(self, group: Group) -> None:
         lr, (beta1, beta2) = group["lr"], group["betas"]
@@ -87,6 +83,8 @@ class LAMB(Optimizer):
     in 76 minutes", 2020.
     """
 
+    _numbers = ("lr", "eps", "weight_decay")
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -99,10 +97,6 @@ class LAMB(Optimizer):
     ) -> None:
         options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, {**options, "maximize": maximize})
-
-    def check(self, group: Group) -> None:
-        check_numbers("LAMB", group, "lr", "eps", "weight_decay")
-        check_betas("LAMB", group["betas"])
 
     def update(self, group: Group) -> None:
         beta1, beta2 = group["betas"]
@@ -160,6 +154,8 @@ class Muon(Optimizer):
     training", 2025.
     """
 
+    _numbers = ("lr", "weight_decay", "momentum", "eps", "ns_steps")
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -185,9 +181,7 @@ class Muon(Optimizer):
         super().__init__(params, defaults)
 
     def check(self, group: Group) -> None:
-        check_numbers(
-            "Muon", group, "lr", "weight_decay", "momentum", "eps", "ns_steps"
-        )
+        super().check(group)
         if len(group["ns_coefficients"]) != 3:
             given = group["ns_coefficients"]
             raise ValueError(f"Muon: ns_coefficients is {given!r}; expected three")

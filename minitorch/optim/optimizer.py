@@ -32,6 +32,8 @@ class Optimizer:
         state: for each parameter a dict of what the method remembers about it.
     """
 
+    _numbers: tuple[str, ...] = ()  # options that must be numbers, 0 or more
+
     def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any]) -> None:
         self.defaults = dict(defaults)
         self.param_groups: list[Group] = []
@@ -73,6 +75,10 @@ class Optimizer:
 
     def check(self, group: Group) -> None:
         """Raise a ValueError if an option of the group makes no sense."""
+        name = type(self).__name__
+        check_numbers(name, group, *self._numbers)
+        if self._numbers and "betas" in group:
+            check_betas(name, group["betas"])
 
     def update(self, group: Group) -> None:
         """Change the parameters of one group; not recorded."""

@@ -13,7 +13,6 @@ from minitorch.optim.optimizer import (
     Group,
     Optimizer,
     check_fused,
-    check_numbers,
     in_order,
     is_coming,
     raw_gradients,
@@ -41,6 +40,8 @@ class SGD(Optimizer):
     Source: Sutskever, Martens, Dahl and Hinton, "On the importance of initialization
     and momentum in deep learning", 2013.
     """
+
+    _numbers = ("lr", "momentum", "weight_decay")
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class SGD(Optimizer):
         super().__init__(params, defaults)
 
     def check(self, group: Group) -> None:
-        check_numbers("SGD", group, "lr", "momentum", "weight_decay")
+        super().check(group)
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
             raise ValueError(
                 f"SGD: nesterov=True needs a momentum above 0 and no dampening; they "

@@ -52,7 +52,7 @@ def mark() -> Path:
     return cache_folder("kernels") / name
 
 
-def compile_late_kernels(batch: int = 128) -> None:
+def compile_late_kernels() -> None:
     """Run, on random numbers, the operations that a convolutional network ends with.
 
     The sizes are those of training, since small tensors have kernels of their own.
@@ -60,6 +60,8 @@ def compile_late_kernels(batch: int = 128) -> None:
     import minitorch
     import minitorch.nn.functional as F
     from minitorch import optim
+
+    batch = 128
 
     def leaf(*shape: int) -> minitorch.Tensor:
         return minitorch.zeros(*shape, requires_grad=True)

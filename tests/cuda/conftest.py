@@ -8,6 +8,7 @@ paper. The normal suite runs this folder in another process with the simulator
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,3 +38,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                     reason="no GPU, and NUMBA_ENABLE_CUDASIM is not 1 here"
                 )
             )
+
+
+@pytest.fixture
+def torch() -> Any:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("this torch has no CUDA")
+    return torch

@@ -52,7 +52,6 @@ class PaperDriver:
         # copy, which is one step of the interpreter.
         self._memory: dict[int, tuple[Any, int, Any]] = {}
         self.contexts: dict[int, Handle] = {}
-        self.capturing: Handle | None = None
         self.calls: list[tuple[str, int | None]] = []
 
     def __getattr__(self, name: str) -> Any:

@@ -272,14 +272,6 @@ def test_streams_and_events() -> None:
 # ------------------------------------------------------------------ other libraries
 
 
-@pytest.fixture
-def torch() -> Any:
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("this torch has no CUDA")
-    return torch
-
-
 @pytest.mark.parametrize("kind", ["float32", "float64", "int64", "int32", "bool"])
 def test_torch_takes_our_memory(torch: Any, kind: str) -> None:
     a = numbers((4, 6), dtypes.by_name(kind))

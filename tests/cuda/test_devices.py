@@ -577,14 +577,6 @@ def test_a_full_gpu_says_so_and_the_other_goes_on() -> None:
         assert minitorch.ones(3, device=name).sum().item() == 3
 
 
-@pytest.fixture
-def torch() -> Any:
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("this torch has no CUDA")
-    return torch
-
-
 @real
 def test_torch_shares_memory_of_the_second_gpu(torch: Any) -> None:
     x = minitorch.arange(12, device="cuda:1").float().reshape(3, 4)

@@ -155,10 +155,10 @@ def _off(said: float, seen: float) -> float:
     return min(MOST, abs(math.log(said / seen)))
 
 
-def held_out(runs: Sequence[Run], folds: int, seed: int = 0) -> list[dict[str, Any]]:
+def held_out(runs: Sequence[Run], folds: int) -> list[dict[str, Any]]:
     """`judge` on a random half of the runs, with constants fitted to the other half;
     and, where `folds` is 0, on each model with constants fitted to the other models."""
-    chance, parts = random.Random(seed), list[tuple[str, list[Run], list[Run]]]()
+    chance, parts = random.Random(0), list[tuple[str, list[Run], list[Run]]]()
     for part in range(folds):
         mixed = chance.sample(list(runs), len(runs))
         parts.append((f"random half {part + 1}", mixed[::2], mixed[1::2]))

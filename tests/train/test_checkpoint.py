@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +29,6 @@ from minitorch.train import (
 from minitorch.train.session import Session
 
 LAST = "last.safetensors"
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """As in tests/train/conftest.py."""
-    numba = pytest.importorskip("numba")
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(before)
 
 
 def tensors_of(path: Path) -> dict[str, np.ndarray]:
