@@ -13,7 +13,7 @@ Source: "PTX ISA", sections on mma.m16n8k8, mma.m16n8k16 and ldmatrix.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -395,6 +395,63 @@ def _emulated_of_words(kind: str) -> Callable:
         return tuple(np.float32(x + y) for x, y in zip(acc, sums))
 
     return multiply
+
+
+# One, and the number whose last bits count by ones: 2^7 in bfloat16, 2^10 in float16.
+_ONE_AND_WHOLE = {BF16: (0x3F80, 0x4300), F16: (0x3C00, 0x6400)}
+
+
+@cache
+def halves_of_bytes(kind: str, fours: bool = False) -> Callable:
+    """widen(word) -> two words of halves, exactly, of a word of four int8. With `fours`
+    four, of four bytes 16 * high + low + 8: those of the low numbers first.
+
+    As `from_bytes`, two at once: in place of the last bits of 2^k they are 2^k + the
+    number, and the rest is subtracted. bfloat16 has room for seven bits there; of a
+    byte the eighth, its sign, is taken to what is subtracted: 2^k, or 2^k + 128.
+    """
+    if SIMULATED:
+        return partial(_emulated_halves, kind, fours)
+    one, whole = _ONE_AND_WHOLE[kind]
+
+    def twice(bits: int) -> Any:
+        return ir.Constant(ir.IntType(32), bits * 0x10001)
+
+    def signature(word: Any) -> Any:
+        return types.UniTuple(types.uint32, 4 if fours else 2)(types.uint32)
+
+    @written(signature)
+    def widen(builder: Any, word: Any) -> list[Any]:
+        def write(line: str, *args: Any) -> Any:
+            form = ir.FunctionType(word.type, [word.type] * 3)
+            return builder.call(ir.InlineAsm(form, line, "=r,r,r,r"), args)
+
+        def bits(pair: Any, mask: int, flip: int) -> Any:
+            return builder.xor(builder.and_(pair, twice(mask)), twice(flip))
+
+        def plus(x: Any, y: Any) -> Any:
+            return write(f"fma.rn.{kind}x2 $0, $1, $2, $3;", x, twice(one), y)
+
+        places = (ir.Constant(word.type, s) for s in (0x4140, 0x4342))
+        pairs = [
+            write("prmt.b32 $0, $1, $2, $3;", word, twice(0), place) for place in places
+        ]
+        minus = whole | 0x8000
+        if not fours:
+            return [
+                plus(bits(pair, 0x7F, whole), bits(pair, 0x80, minus)) for pair in pairs
+            ]
+        high = [builder.lshr(pair, ir.Constant(word.type, 4)) for pair in pairs]
+        unsigned = [bits(pair, 15, whole) for pair in pairs]
+        unsigned += [bits(pair, 15, whole | 8) for pair in high]
+        return [plus(pair, twice(minus | 8)) for pair in unsigned]
+
+    return widen
+
+
+def _emulated_halves(kind: str, fours: bool, word: Any) -> tuple[Any, ...]:
+    numbers = (emulation.from_fours if fours else emulation.from_bytes)(word)
+    return tuple(np.array(numbers).astype(HALVES[kind].numpy).view(np.uint32))
 
 
 def mma_of_sums(p: Strips, b_strips: int, b_pitch: int) -> Callable:
