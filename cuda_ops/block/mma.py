@@ -397,8 +397,8 @@ def _emulated_of_words(kind: str) -> Callable:
     return multiply
 
 
-# One, and the number whose last bits count by ones: 2^7 in bfloat16, 2^10 in float16.
-_ONE_AND_WHOLE = {BF16: (0x3F80, 0x4300), F16: (0x3C00, 0x6400)}
+# -1, and the number whose last bits count by ones: 2^7 in bfloat16, 2^10 in float16.
+_MINUS_AND_WHOLE = {BF16: (0xBF80, 0x4300), F16: (0xBC00, 0x6400)}
 
 
 @cache
@@ -412,7 +412,7 @@ def halves_of_bytes(kind: str, fours: bool = False) -> Callable:
     """
     if SIMULATED:
         return partial(_emulated_halves, kind, fours)
-    one, whole = _ONE_AND_WHOLE[kind]
+    minus, whole = _MINUS_AND_WHOLE[kind]
 
     def twice(bits: int) -> Any:
         return ir.Constant(ir.IntType(32), bits * 0x10001)
@@ -424,27 +424,23 @@ def halves_of_bytes(kind: str, fours: bool = False) -> Callable:
     def widen(builder: Any, word: Any) -> list[Any]:
         def write(line: str, *args: Any) -> Any:
             form = ir.FunctionType(word.type, [word.type] * 3)
-            return builder.call(ir.InlineAsm(form, line, "=r,r,r,r"), args)
+            text = f"{line} $0, $1, $2, $3;"
+            return builder.call(ir.InlineAsm(form, text, "=r,r,r,r"), args)
 
-        def bits(pair: Any, mask: int, flip: int) -> Any:
-            return builder.xor(builder.and_(pair, twice(mask)), twice(flip))
+        def less(x: Any, y: Any) -> Any:
+            return write(f"fma.rn.{kind}x2", y, twice(minus), x)
 
-        def plus(x: Any, y: Any) -> Any:
-            return write(f"fma.rn.{kind}x2 $0, $1, $2, $3;", x, twice(one), y)
+        def bits(x: Any, mask: int) -> Any:
+            return builder.and_(x, twice(mask))
 
-        places = (ir.Constant(word.type, s) for s in (0x4140, 0x4342))
-        pairs = [
-            write("prmt.b32 $0, $1, $2, $3;", word, twice(0), place) for place in places
-        ]
-        minus = whole | 0x8000
+        front = twice((whole >> 8) * 0x101)  # of 2^k, before each byte
+        places = (ir.Constant(word.type, place) for place in (0x4140, 0x4342))
+        pairs = [write("prmt.b32", word, front, place) for place in places]
         if not fours:
-            return [
-                plus(bits(pair, 0x7F, whole), bits(pair, 0x80, minus)) for pair in pairs
-            ]
-        high = [builder.lshr(pair, ir.Constant(word.type, 4)) for pair in pairs]
-        unsigned = [bits(pair, 15, whole) for pair in pairs]
-        unsigned += [bits(pair, 15, whole | 8) for pair in high]
-        return [plus(pair, twice(minus | 8)) for pair in unsigned]
+            return [less(bits(x, 0xFF7F), bits(x, 0xFF80)) for x in pairs]
+        zero, four = twice(whole | 8), ir.Constant(word.type, 4)
+        high = [builder.xor(bits(builder.lshr(x, four), 15), zero) for x in pairs]
+        return [less(x, zero) for x in [*(bits(x, 0xFF0F) for x in pairs), *high]]
 
     return widen
 
