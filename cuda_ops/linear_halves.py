@@ -132,8 +132,10 @@ def halves_cut(
     loads = min(2 if parts * group >= 2 * WARPS else 4, most)
     whole, tiles = K % (step * group * loads) == 0, ceil_div(R, ROWS)
     kind = BF16 if dtype is bfloat16 else F16
-    # As many blocks as the registers of none are spilled for.
-    resident = (2 if tiles > 1 else 4 if bits == 16 and loads == 2 else 3) - (pack > 64)
+    # As many as they can be without a spill.
+    many = tiles > 1 or (bits == 4 and loads > 2)
+    resident = 2 if many else 4 if bits == 16 and loads == 2 else 3
+    resident -= pack > 64
     return HalvesCut(kind, group, loads, whole, tiles, bits, pack, resident)
 
 
