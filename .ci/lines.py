@@ -87,7 +87,8 @@ BUDGETS = {
     # Layers of few rows in halves on tensor cores 310; keys of texts that a block
     # walks along 190.
     # What a kernel needs, read from its code where the assembler's log is lost 35. A
-    # row that stays in registers beside a long loop 5. Weights of four bits 140.
+    # row that stays in registers beside a long loop 5. Weights of four bits 140; whole
+    # numbers beside few rows on tensor cores 180.
     "cuda_ops": 32_180,
     # Attention 700, int8 20; less operators and types that are found in tables 155.
     "mojo_ops": 8_235,

@@ -53,6 +53,7 @@ from cuda_ops.linear_halves import (
     UNIT,
     WARPS,
     HalvesCut,
+    fits,
     halves_cut,
     halves_template,
     suits,
@@ -567,18 +568,19 @@ def halves_kernel(
     cut: HalvesCut, around: Around, examples: tuple[str, ...] = ()
 ) -> Kernel:
     """The kernel for a weight of halves that is shared out so."""
-    words = *cut, *around[1:5]
+    words = *cut, *around[1:6]
     name, ours = _named("linear_halves", words, around.fn)
     return Kernel(
         halves_template(cut, around, finisher(around)), name, examples, BLOCK,
-        on_disk=ours, launch_bounds=BLOCK, overlaps=True, arch=(8, 0),
+        on_disk=ours, launch_bounds=BLOCK, resident=cut.resident, overlaps=True,
+        arch=(8, 0),
     )  # fmt: skip
 
 
-for _rows in LEAST, MOST:
+for _rows, _bits, _pack in (LEAST, 16, 0), (MOST, 16, 0), (MOST, 8, 0), (LEAST, 4, 64):
     halves_kernel(
-        halves_cut(bfloat16, _rows, 4 * WARPS, LONGEST_NORM),
-        Around(None, True, True, True, _rows == LEAST, False, operators.gelu_tanh),
+        halves_cut(bfloat16, _rows, 4 * WARPS, LONGEST_NORM, _bits, _pack),
+        Around(None, True, True, True, _rows == LEAST, _bits == 8, operators.gelu_tanh),
         (HALVES_EXAMPLE.replace("T", "bfloat16"),),
     )
 
@@ -607,8 +609,10 @@ def linear_of_few(
     `MOST` of halves on the tensor cores, that lie one behind the other."""
     (R, K), N, dtype = x.shape, weight.shape[0], x.dtype
     pack = weight.shape[2] * 2 if len(weight.shape) == 3 else 0
-    halves = scale is None and LEAST <= R <= MOST and dtype.half and K % 8 == 0
-    halves = halves and suits(R, N, K) and (SIMULATED or compute_capability() >= (8, 0))
+    bits = 16 if scale is None else 4 if pack else 8
+    halves = LEAST <= R <= MOST and dtype.half and fits(K, bits, pack)
+    halves = halves and suits(R, N, K, bits)
+    halves = halves and (SIMULATED or compute_capability() >= (8, 0))
     alike = weight.is_contiguous() and computed(dtype) is float32
     alike = alike and (R <= FEW or halves) and (not pack or packs(pack, K))
     wanted = dtype if scale is None else int8
@@ -637,11 +641,12 @@ def linear_of_few(
     if soon is not None and soon.is_contiguous() and is_aligned(soon.flat()):
         later = words_of(soon.flat())
     heads = kept[0].shape[1:] if kept else (0, 0, 1)
+    factors = flat[0] if scale is None else flat[6]
     if halves and width == 4:
-        shared = halves_cut(dtype, R, N, K)
+        shared = halves_cut(dtype, R, N, K, bits, pack)
         halves_kernel(shared, around)[ceil_div(N, shared.rows), BLOCK](
             words_of(flat[0]), w, *(flat[0] if a is None else a for a in flat[2:4]),
-            out.flat(), cache, slot, later, notes(), (R, N, K, *heads),
+            out.flat(), cache, slot, later, factors, notes(), (R, N, K, *heads),
         )  # fmt: skip
         if kept:
             after_launch()
@@ -650,8 +655,7 @@ def linear_of_few(
     cut = few_cut(wanted, width, R, N, K, norm is not None, pack)
     few_kernel(cut, around)[ceil_div(N, cut.rows), cut.threads](
         flat[0], w, *(flat[0] if a is None else a for a in flat[2:6]), np.float32(eps),
-        out.flat(), cache, slot, later, flat[0] if scale is None else flat[6], notes(),
-        (R, N, K, *heads),
+        out.flat(), cache, slot, later, factors, notes(), (R, N, K, *heads),
     )  # fmt: skip
     if kept:
         after_launch()

@@ -13,7 +13,7 @@ Source: "PTX ISA", sections on mma.m16n8k8, mma.m16n8k16 and ldmatrix.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -395,6 +395,59 @@ def _emulated_of_words(kind: str) -> Callable:
         return tuple(np.float32(x + y) for x, y in zip(acc, sums))
 
     return multiply
+
+
+# -1, and the number whose last bits count by ones: 2^7 in bfloat16, 2^10 in float16.
+_MINUS_AND_WHOLE = {BF16: (0xBF80, 0x4300), F16: (0xBC00, 0x6400)}
+
+
+@cache
+def halves_of_bytes(kind: str, fours: bool = False) -> Callable:
+    """widen(word) -> two words of halves, exactly, of a word of four int8. With `fours`
+    four, of four bytes 16 * high + low + 8: those of the low numbers first.
+
+    As `from_bytes`, two at once: in place of the last bits of 2^k they are 2^k + the
+    number, and the rest is subtracted. bfloat16 has room for seven bits there; of a
+    byte the eighth, its sign, is taken to what is subtracted: 2^k, or 2^k + 128.
+    """
+    if SIMULATED:
+        return partial(_emulated_halves, kind, fours)
+    minus, whole = _MINUS_AND_WHOLE[kind]
+
+    def twice(bits: int) -> Any:
+        return ir.Constant(ir.IntType(32), bits * 0x10001)
+
+    def signature(word: Any) -> Any:
+        return types.UniTuple(types.uint32, 4 if fours else 2)(types.uint32)
+
+    @written(signature)
+    def widen(builder: Any, word: Any) -> list[Any]:
+        def write(line: str, *args: Any) -> Any:
+            form = ir.FunctionType(word.type, [word.type] * 3)
+            text = f"{line} $0, $1, $2, $3;"
+            return builder.call(ir.InlineAsm(form, text, "=r,r,r,r"), args)
+
+        def less(x: Any, y: Any) -> Any:
+            return write(f"fma.rn.{kind}x2", y, twice(minus), x)
+
+        def bits(x: Any, mask: int) -> Any:
+            return builder.and_(x, twice(mask))
+
+        front = twice((whole >> 8) * 0x101)  # of 2^k, before each byte
+        places = (ir.Constant(word.type, place) for place in (0x4140, 0x4342))
+        pairs = [write("prmt.b32", word, front, place) for place in places]
+        if not fours:
+            return [less(bits(x, 0xFF7F), bits(x, 0xFF80)) for x in pairs]
+        zero, four = twice(whole | 8), ir.Constant(word.type, 4)
+        high = [builder.xor(bits(builder.lshr(x, four), 15), zero) for x in pairs]
+        return [less(x, zero) for x in [*(bits(x, 0xFF0F) for x in pairs), *high]]
+
+    return widen
+
+
+def _emulated_halves(kind: str, fours: bool, word: Any) -> tuple[Any, ...]:
+    numbers = (emulation.from_fours if fours else emulation.from_bytes)(word)
+    return tuple(np.array(numbers).astype(HALVES[kind].numpy).view(np.uint32))
 
 
 def mma_of_sums(p: Strips, b_strips: int, b_pitch: int) -> Callable:

@@ -35,6 +35,7 @@ from paper_runs import RunningDriver, install  # noqa: E402
 import minitorch  # noqa: E402
 from minitorch import dtypes  # noqa: E402
 from minitorch.dtypes import DType  # noqa: E402
+from minitorch.quantization import dequantize, quantize  # noqa: E402
 
 CLOSE = {"float64": 1e-12, "float16": 4e-3, "bfloat16": 3e-2}
 Check = tuple[str, Callable[[], None]]  # what is checked, and how
@@ -207,6 +208,21 @@ def edges() -> Iterable[Check]:
     yield of(matmul, normal(65, 40), normal(40, 72), dtype="bfloat16")
 
 
+def of_whole_numbers(kind: str) -> Callable:
+    """A layer whose weight is `kind` here, and what that stands for in PyTorch."""
+
+    def layer(m: Any, x: Any, w: Any) -> Any:
+        q, scale = quantize(minitorch.tensor(w.float().tolist()), kind, 64)
+        if m is minitorch:
+            q, scale = q.to("cuda"), scale.to("cuda")
+            return m.nn.functional.quantized_linear(x, q, scale)
+        stands_for = torch.tensor(dequantize(q, scale).tolist())
+        return (x.float() @ stands_for.T).to(x.dtype)
+
+    layer.__name__ = kind
+    return layer
+
+
 def turned_matmul(m: Any, x: Any, y: Any) -> Any:
     return x.t() @ y
 
@@ -219,6 +235,10 @@ def tensor_cores() -> Iterable[Check]:
             rng.standard_normal((160, n)).astype(np.float32) / 8 for n in (168, 176)
         )
         yield of(turned_matmul, x, y, dtype=dtype)
+    for kind in ("int8", "int4"):
+        for dtype, rows, k in ("bfloat16", 9, 192), ("float16", 16, 256):
+            x, y = (rng.standard_normal((n, k)).astype(np.float32) for n in (rows, 33))
+            yield of(of_whole_numbers(kind), x, y, dtype=dtype)
 
 
 # ------------------------------------------------------------ what a GPU would refuse

@@ -165,8 +165,10 @@ def guarded(op: Op, step: Callable) -> Callable:
 def computing(op: Op) -> Callable:
     """d = fn(a, b, ..)."""
     fn, kind, name = COMPUTED[op.name], op.kind, op.name
-    if "f16x2" in op.words or "bf16x2" in op.words or {"cc", "sat"} & set(op.words):
+    if {"cc", "sat"} & set(op.words):
         raise Unsupported(op.text)
+    if op.words and op.words[-1] in ("f16x2", "bf16x2"):
+        return in_pairs(op)
     kinds = [kind] * (len(op.args) - 1)
     for i in range(COUNTS.get(name, 9), len(kinds)):
         kinds[i] = WORD
@@ -186,6 +188,19 @@ def computing(op: Op) -> Callable:
         put(grid, np.where(np.abs(out) < least, out * 0, out))
 
     return flushed if "ftz" in op.words and kind == np.float32 else step
+
+
+def in_pairs(op: Op) -> Callable:
+    """As `computing`, of words of two halves."""
+    fn, half = COMPUTED[op.name], TYPES[op.words[-1][:-2]]
+    gets = [op.read(arg, WORD) for arg in op.args[1:]]
+    put = op.write(op.args[0])
+
+    def step(grid: Grid) -> None:
+        words = [np.broadcast_to(get(grid), grid.count).copy() for get in gets]
+        put(grid, fn(op, *[word.view(half) for word in words]).view(WORD))
+
+    return step
 
 
 def moving(op: Op) -> Callable:

@@ -409,6 +409,48 @@ def test_tensor_cores_have_up_to_sixteen_rows(
     assert not array_of(old)[:, 0, [0, 2]].any()
 
 
+@pytest.mark.parametrize("dtype", [bfloat16, float16])
+@pytest.mark.parametrize(
+    ("rows", "k", "n", "pack", "group", "loads"),
+    [
+        (2, 16, 1, 0, 1, 1), (9, 208, 33, 0, 2, 2), (16, 128, 16, 0, 1, 2),
+        (3, 64, 1, 64, 1, 1), (16, 320, 17, 64, 2, 2), (8, 256, 31, 128, 2, 1),
+    ],
+)  # fmt: skip
+def test_tensor_cores_take_whole_numbers(
+    rows, k, n, pack, group, loads, dtype, monkeypatch
+):
+    """Each byte, also as two numbers of four bits; scales of a row and of a group."""
+    chosen = linear.halves_cut
+
+    def forced(*sizes):
+        whole = k % ((pack or 64) * group * loads) == 0
+        return chosen(*sizes)._replace(group=group, loads=loads, whole=whole)
+
+    cut = Mock(side_effect=forced)
+    monkeypatch.setattr(linear, "halves_cut", cut)
+    monkeypatch.setattr(linear, "suits", lambda *_: True)
+    random = np.random.default_rng(k)
+    shapes = (rows, k), (n,), (rows, n), (n, k // pack) if pack else (n,)
+    x, b, more, scale = (random.standard_normal(s, np.float32) for s in shapes)
+    x, b, more, scale = (
+        make(a.astype(dtype.numpy), "cuda") for a in (x, b, more, abs(scale) / 99)
+    )
+    q = (np.arange(n * k).reshape(n, k) * 37 + 128).astype(np.int8)
+    if pack:
+        q = q.reshape(n, k // pack, pack // 2, 2)[..., 0]
+    floats = Tensor(make(array_of(scale).astype(np.float32), "cuda"))
+    w = array_of(dequantize(Tensor(make(q, "cuda")), floats).raw).astype(np.float64)
+    fn = operators.gelu_tanh
+    given = x, make(q, "cuda"), b, fn, more
+    out = loaded("cuda").linear(*given, settled=True, scale=scale)
+    assert cut.called
+    x, b, more = (array_of(a).astype(np.float64) for a in (x, b, more))
+    right = np.vectorize(fn)(x @ w.T + b) + more
+    error = finfo(dtype).eps / 2 * abs(right) + 1e-5 * abs(right).max()
+    assert (abs(array_of(out).astype(np.float64) - right) <= error).all()
+
+
 def test_cuts_leave_no_row_out():
     """Whatever the sizes, all loads of a row are made, and their words fit."""
     for dtype in (float32, bfloat16, int8):
