@@ -308,6 +308,20 @@ def test_a_member_of_a_module_is_what_is_imported_from_it():
         assert violations(text, reference, rules) != []
 
 
+def test_fields_of_records_may_be_read():
+    reference = f"from minitorch.backend.fusion import Program\n{REFERENCE}"
+    rules = Rules("fast_ops/elementwise.py", {"a3.1": {"add"}})
+
+    def said_of(value):
+        body = f"out[0] = {value}"
+        text = reference.replace("out[i] = a[i] + b[i]", body)
+        return [violation.text for violation in violations(text, reference, rules)]
+
+    assert said_of("a.steps[0].fold_start is None") == []  # of Program, and of Step
+    assert said_of("a.fold_levels()") != []  # a method is no field
+    assert said_of("a.storage") != []
+
+
 def test_a_helper_may_use_what_its_own_task_may():
     helper = "def helper(a):\n    return other(a)\n"
     assert found("out[0] = 1", extra=helper) == []
