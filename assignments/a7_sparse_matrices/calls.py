@@ -229,15 +229,28 @@ def sample_gradients(
     return gradients(out, grad, a=left, b=right)
 
 
-def sample_writers(
-    device: str, crow: np.ndarray, col: np.ndarray, a: np.ndarray, b: np.ndarray
+def writers(
+    device: str,
+    name: str,
+    crow: np.ndarray,
+    col: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
 ) -> dict[str, Any]:
-    """How many tasks of the kernel `_sample` write one element."""
-    from fast_ops.sparse import TASKS, sample_parallel
+    """How many tasks of a kernel write one element."""
+    from fast_ops import sparse, sparse_ladder
 
-    flat = crow, col, a.reshape(-1), b.reshape(-1), a.shape[1]
-    run = lambda kernel, out: kernel(*flat, out, TASKS)
-    return {"writers of an element": most_writers(sample_parallel, run, col.size)}
+    (rows, n), flat, tasks = a.shape, b.reshape(-1), sparse.TASKS
+    values, x = np.ones(col.size, b.dtype), b[:, 0].copy()
+    given: dict[str, tuple[Any, int, tuple[Any, ...], tuple[Any, ...]]] = {
+        "_by_rows": (sparse_ladder._by_rows, rows, (values, x), ()),
+        "_matvec": (sparse.matvec_parallel, rows, (values, x), ()),
+        "_matmul": (sparse.matmul_parallel, rows * n, (values, flat, 0, n), (n, 2)),
+        "_sample": (sparse.sample_parallel, col.size, (a.reshape(-1), flat, n), ()),
+    }
+    kernel, size, before, behind = given[name]
+    run = lambda fn, out: fn(crow, col, *before, out, *behind, tasks)
+    return {"writers of an element": most_writers(kernel, run, size)}
 
 
 def transposed_gradients(
