@@ -537,6 +537,20 @@ def _shares_expected(
 
 
 BALANCE = (
+    *(
+        Check(
+            *("a7.5", f"{name}: by halving", calls.looks),
+            lambda draw, rows, name=name: {"name": name, "rows": rows},
+            lambda **_: {"a few looks are enough": True},
+            {"rows": (1000, 2000)},
+            examples=1,
+            devices=("cpu",),
+            oracle="the handout",
+            hint="What is looked for rises with each row. Is it there yet at the row "
+            "in the middle? Then in which half is it?",
+        )
+        for name in ("first_row", "merge_row")
+    ),
     Check(
         "a7.5",
         "first_row",
