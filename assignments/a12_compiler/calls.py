@@ -71,6 +71,7 @@ def pruned(device: str, program: Written) -> dict[str, Any]:
         "steps": _lines(found.steps),
         "kept": list(found.kept),
         "folded": found.folded,
+        "steps and kept are tuples": {type(found.steps), type(found.kept)} == {tuple},
         "inputs": [dtype.name for dtype in found.inputs],
     }
 
@@ -242,7 +243,12 @@ def _python(
         shared.append(len(range(*ends)))
         return range(*ends)
 
-    tree = ast.parse(text)
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        line = text.splitlines()[(error.lineno or 1) - 1].strip()
+        said = f"{error.msg}: {line}"
+        raise ValueError(f"the loop that was made is no Python, {said}") from None
     _look(tree)
     tree.body = [
         s for s in tree.body if not isinstance(s, (ast.Import, ast.ImportFrom))

@@ -55,6 +55,7 @@ def _pruned_expected(program: Inputs) -> Inputs:
         "steps": left,
         "kept": [used.index(k) for k in program["kept"]],
         "folded": program["folded"] if rows else 0,
+        "steps and kept are tuples": True,
         "inputs": program["inputs"],
     }
 
