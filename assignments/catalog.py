@@ -66,7 +66,7 @@ class Task:
         hints: a ladder: a question, a direction, and nearly the idea.
         todo: what to write, for the place where the solution was.
         regions: the same for single functions, by their names; or for all methods of
-            a name.
+            a name; or for one file's, as "cuda_ops/linear.py bias_rows".
         partial: whether single checks earn their part of the points.
         bonus: whether its points come on top of the assignment's.
         uses: tasks whose solutions this one is about (it may have no region itself).
@@ -97,10 +97,11 @@ class Task:
         """The task's mark in pytest: "task3_1"."""
         return f"task{self.id[1:].replace('.', '_')}"
 
-    def text(self, function: str) -> str:
-        """What to write in the place of the region in `function`."""
+    def text(self, function: str, path: str) -> str:
+        """What to write in the place of the region in `function` of a file."""
         each = self.regions.get(function.rpartition(".")[2], self.todo or self.title)
-        return self.regions.get(function, each)
+        found = self.regions.get(function, each)
+        return self.regions.get(f"{path} {function}", found)
 
 
 @dataclass(frozen=True)

@@ -205,13 +205,13 @@ def stripped(
     """
     tasks = [task.id for task in assignment.tasks] if tasks is None else tasks
 
-    def text(task: str, function: str) -> str:
-        return assignment.task(task).text(function)
+    def without(path: str, source: str) -> str:
+        def text(task: str, function: str) -> str:
+            return assignment.task(task).text(function, path)
 
-    return {
-        file.path: strip(file.source.read_text(), file.path, tasks, text)
-        for file in assignment.files
-    }
+        return strip(source, path, tasks, text)
+
+    return {f.path: without(f.path, f.source.read_text()) for f in assignment.files}
 
 
 def untouched(assignment: Assignment, task: Task, files: Mapping[str, bytes]) -> bool:

@@ -71,6 +71,7 @@ def pruned(device: str, program: Written) -> dict[str, Any]:
         "steps": _lines(found.steps),
         "kept": list(found.kept),
         "folded": found.folded,
+        "steps and kept are tuples": {type(found.steps), type(found.kept)} == {tuple},
         "inputs": [dtype.name for dtype in found.inputs],
     }
 
@@ -198,7 +199,8 @@ def interpreted(
     loop(*given, size, n, *numbers)
     return {
         **outs,
-        "the lines are shared among the cores": shared == [lines],
+        "the lines are shared among the cores": len(shared) == 1,
+        "lines": sum(shared),
         "parts of folds are rounded": whole
         and any(v not in parts for k in folds for v in outs[f"y{k}"].tolist()),
         "elements are read too often": counts["reads"] > most_reads,
@@ -241,7 +243,12 @@ def _python(
         shared.append(len(range(*ends)))
         return range(*ends)
 
-    tree = ast.parse(text)
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        line = text.splitlines()[(error.lineno or 1) - 1].strip()
+        said = f"{error.msg}: {line}"
+        raise ValueError(f"the loop that was made is no Python, {said}") from None
     _look(tree)
     tree.body = [
         s for s in tree.body if not isinstance(s, (ast.Import, ast.ImportFrom))

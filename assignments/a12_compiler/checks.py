@@ -55,6 +55,7 @@ def _pruned_expected(program: Inputs) -> Inputs:
         "steps": left,
         "kept": [used.index(k) for k in program["kept"]],
         "folded": program["folded"] if rows else 0,
+        "steps and kept are tuples": True,
         "inputs": program["inputs"],
     }
 
@@ -75,6 +76,8 @@ PRUNED = Check(
 def _text_inputs(draw: Draw, steps: int, folds: int) -> Inputs:
     p = drawn(draw, steps, folds, types=TYPES)
     p.add("identity", draw.choice(p.values()), type=draw.choice(TYPES))
+    if folds:  # all digits of this one are needed
+        p.add("add", ~0, start=1 / 3)
     p.steps += [("gt", [~0, ~0], "bool", False, None)]
     return {"program": p.program([0])}
 
@@ -205,6 +208,7 @@ def _loop_expected(
     return {
         **{f"y{k}": found[f"y{k}"] for k in program["kept"]},
         "the lines are shared among the cores": True,
+        "lines": rows,
         "parts of folds are rounded": False,
         "elements are read too often": False,
         "elements are written that nobody reads": False,
@@ -495,6 +499,10 @@ SCENES: dict[str, tuple[str, list[tuple[str, int, int, str]]]] = {
     "views of an input": (
         "a = x * x.T + x[0] * x[:, :1]; a = a - x.T",
         [("mul mul add sub", 4, 1, "n n")],
+    ),
+    "parts of an input": (
+        "a = x * x[:1] + x[1:2]",
+        [("mul add", 3, 1, "n n")],
     ),
     "a product comes between": (
         "a = x * 2.0; b = a @ x; c = b.relu() + a",

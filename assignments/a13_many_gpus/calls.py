@@ -119,7 +119,7 @@ def trained(
             if step == 0:
                 out["events"] = ", ".join([*events, *_launches(log)])
             out[f"gradients {step}"] = [read(p.grad) for p in chain.parameters()]
-        return {**out, "views": _are_views(model)}
+        return {**out, "gradients are parts of buckets": _are_views(model)}
 
     return _by_rank(ranks.run(engine, len(rows), program))
 

@@ -186,7 +186,8 @@ def _training_expected(
         grads = [g if i in used else None for i, g in enumerate(sums)]
         means[f"gradients {step}"] = grads
     events = [_events(weights, path, paths, limit) for path in paths]
-    return _by_rank([{"events": e, **means, "views": True} for e in events])
+    same = {**means, "gradients are parts of buckets": True}
+    return _by_rank([{"events": e, **same} for e in events])
 
 
 def _gradients(weights: Any, x: np.ndarray, path: Sequence[int]) -> list[np.ndarray]:

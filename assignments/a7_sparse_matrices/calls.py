@@ -202,15 +202,28 @@ def sample_gradients(
     return gradients(out, grad, a=left, b=right)
 
 
-def sample_writers(
-    device: str, crow: np.ndarray, col: np.ndarray, a: np.ndarray, b: np.ndarray
+def writers(
+    device: str,
+    name: str,
+    crow: np.ndarray,
+    col: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
 ) -> dict[str, Any]:
-    """How many tasks of the kernel `_sample` write one element."""
-    from fast_ops.sparse import TASKS, sample_parallel
+    """How many tasks of a kernel write one element."""
+    from fast_ops import sparse, sparse_ladder
 
-    flat = crow, col, a.reshape(-1), b.reshape(-1), a.shape[1]
-    run = lambda kernel, out: kernel(*flat, out, TASKS)
-    return {"writers of an element": most_writers(sample_parallel, run, col.size)}
+    (rows, n), flat, tasks = a.shape, b.reshape(-1), sparse.TASKS
+    values, x = np.ones(col.size, b.dtype), b[:, 0].copy()
+    given: dict[str, tuple[Any, int, tuple[Any, ...], tuple[Any, ...]]] = {
+        "_by_rows": (sparse_ladder._by_rows, rows, (values, x), ()),
+        "_matvec": (sparse.matvec_parallel, rows, (values, x), ()),
+        "_matmul": (sparse.matmul_parallel, rows * n, (values, flat, 0, n), (n, 2)),
+        "_sample": (sparse.sample_parallel, col.size, (a.reshape(-1), flat, n), ()),
+    }
+    kernel, size, before, behind = given[name]
+    run = lambda fn, out: fn(crow, col, *before, out, *behind, tasks)
+    return {"writers of an element": most_writers(kernel, run, size)}
 
 
 def transposed_gradients(
@@ -260,6 +273,39 @@ def first_rows(device: str, crow: np.ndarray, tasks: int) -> dict[str, Any]:
 
     rows = [int(first_row(crow.copy(), t, tasks)) for t in range(tasks + 1)]
     return {"rows": rows}
+
+
+class _Looked:
+    """A list that counts how often somebody looks at one of its numbers."""
+
+    def __init__(self, numbers: range) -> None:
+        self.numbers, self.size, self.count = numbers, len(numbers), 0
+        self.shape = (self.size,)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, i: int) -> int:
+        self.count += 1
+        return self.numbers[i]
+
+
+def looks(device: str, name: str, rows: int) -> dict[str, Any]:
+    """Whether a row is found by a few looks at `crow`, three elements a row. (Of what
+    Python cannot run nobody knows, so it counts.)"""
+    from fast_ops import sparse, sparse_ladder
+
+    crow = _Looked(range(0, 3 * rows + 1, 3))
+    kernels: dict[str, Any] = {
+        "first_row": sparse.first_row,
+        "merge_row": sparse_ladder.merge_row,
+    }
+    find = getattr(kernels[name], "py_func", kernels[name])
+    try:
+        find(crow, *((5, 7) if name == "first_row" else (3 * rows,)))
+    except (TypeError, AttributeError):
+        return {"a few looks are enough": True}
+    return {"a few looks are enough": crow.count <= 8 * rows.bit_length()}
 
 
 def merge_rows(device: str, crow: np.ndarray) -> dict[str, Any]:

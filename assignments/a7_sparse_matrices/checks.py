@@ -420,7 +420,7 @@ def _gradient(
     return Check("a7.4", name, call, inputs, expected, sizes, edges, length=_terms)
 
 
-def _sample_places(draw: Draw, **sizes: int) -> dict[str, Any]:
+def _places(draw: Draw, **sizes: int) -> dict[str, Any]:
     given = _sample_inputs(draw, **sizes)
     return {name: given[name] for name in ("crow", "col", "a", "b")}
 
@@ -447,12 +447,27 @@ GRADIENTS = (
         "to_sparse_csr", calls.to_sparse_gradients, _to_sparse_inputs,
         _to_sparse_expected, SHAPE, FLAT,
     ),
-    Check(
-        "a7.4", "_sample: each element by one task", calls.sample_writers,
-        _sample_places, lambda **_: {"writers of an element": 1}, SIZED,
-        _sizes((70, 50, 3)), examples=2, devices=("cpu",), oracle="the definition",
-    ),
 )  # fmt: skip
+
+WRITERS = tuple(
+    Check(
+        *(task, f"{name}: each element by one task", calls.writers),
+        lambda draw, name=name, **sizes: {"name": name, **_places(draw, **sizes)},
+        lambda **_: {"writers of an element": 1},
+        {**SHAPE, "n": (1, 3)},
+        _sizes((70, 50, 3)),
+        examples=2,
+        devices=("cpu",),
+        hint="A task ends where the next one begins; a row belongs to one of them.",
+        oracle="the definition",
+    )
+    for name, task in {
+        "_by_rows": "a7.2",
+        "_matvec": "a7.2",
+        "_matmul": "a7.3",
+        "_sample": "a7.4",
+    }.items()
+)
 
 # ----------------------------------------------------------------------- load balance
 
@@ -522,6 +537,20 @@ def _shares_expected(
 
 
 BALANCE = (
+    *(
+        Check(
+            *("a7.5", f"{name}: by halving", calls.looks),
+            lambda draw, rows, name=name: {"name": name, "rows": rows},
+            lambda **_: {"a few looks are enough": True},
+            {"rows": (1000, 2000)},
+            examples=1,
+            devices=("cpu",),
+            oracle="the handout",
+            hint="What is looked for rises with each row. Is it there yet at the row "
+            "in the middle? Then in which half is it?",
+        )
+        for name in ("first_row", "merge_row")
+    ),
     Check(
         "a7.5",
         "first_row",
@@ -655,6 +684,7 @@ CHECKS: tuple[AnyCheck, ...] = (
     *VECTORS,
     *MATRICES,
     *GRADIENTS,
+    *WRITERS,
     *BALANCE,
     *ON_ALL_CORES,
     *SPEED,

@@ -15,6 +15,7 @@ from assignments.calling import (
     operand,
     operands_of,
     operator_of,
+    raised,
     read,
     results,
     rung_of,
@@ -69,6 +70,29 @@ def bias_gradients(
     a, b = tensor(device, x), tensor(device, bias)
     a.requires_grad, b.requires_grad = wanted
     return gradients(bias_activation(a, b, fn), grad, x=a, bias=b)
+
+
+def bias_gradients_twice(
+    device: str,
+    fn: str | None,
+    x: np.ndarray,
+    bias: np.ndarray,
+    grad: np.ndarray,
+    weight: np.ndarray,
+) -> dict[str, Any]:
+    """The gradients, and those of sum(grad_x + weight * grad_bias) for all three."""
+    from minitorch.functions.linear import bias_activation
+    from minitorch.tensor.hooks import grad as grad_of
+
+    given = (x, bias, grad)
+    leaves = [tensor(device, a, requires_grad=True) for a in given]
+    out = bias_activation(leaves[0], leaves[1], fn)
+    first = grad_of(out, leaves[:2], leaves[2], create_graph=True)
+    (first[0] + first[1] * tensor(device, weight)).sum().backward()
+    found = [leaf.grad for leaf in leaves]
+    second = [np.zeros_like(a) if g is None else read(g) for a, g in zip(given, found)]
+    names = ("grad_x", "grad_bias", "x", "bias", "grad")
+    return dict(zip(names, [*map(read, first), *second]))
 
 
 # --------------------------------------------------------------------- online softmax
@@ -151,6 +175,16 @@ def layer_norm_gradients(
     a.requires_grad, w.requires_grad, b.requires_grad = wanted
     out = layer_norm(a, x.shape[-1], w, b)
     return gradients(out, grad, x=a, weight=w, bias=b)
+
+
+def layer_norm_twice(device: str, x: np.ndarray, weight: np.ndarray) -> dict[str, Any]:
+    """What it raises to ask for a gradient of the gradient."""
+    from minitorch.functions.norm import layer_norm
+    from minitorch.tensor.hooks import grad as grad_of
+
+    a = tensor(device, x, requires_grad=True)
+    out = layer_norm(a, x.shape[-1], tensor(device, weight)).sum()
+    return raised(lambda: grad_of(out, a, create_graph=True))
 
 
 # ------------------------------------------------------------------------------ AdamW

@@ -46,12 +46,13 @@ def _bias_expected(
 
 
 def _bias_backward_inputs(draw: Draw, rows: int, n: int) -> dict[str, Any]:
+    aligned = n == 12  # where four at once are seen for certain
     return {
         "fn": "gelu",
         "grad": draw.array((rows, n)),
         "x": draw.array((rows, n)),
         "bias": draw.array((n,)),
-        "layout": layout(draw),
+        "layout": "contiguous" if aligned else layout(draw),
     }
 
 
@@ -82,8 +83,29 @@ def _bias_gradient_expected(
     return torch_gradients(_activated(fn, a + b), grad, x=a, bias=b)
 
 
+def _bias_twice_inputs(draw: Draw, rows: int, n: int) -> dict[str, Any]:
+    names = {"x": (rows, n), "bias": (n,), "grad": (rows, n), "weight": (n,)}
+    arrays = {name: draw.array(shape) for name, shape in names.items()}
+    return {"fn": draw.choice((None, "tanh", "gelu")), **arrays}
+
+
+def _bias_twice_expected(
+    fn: str | None, x: np.ndarray, bias: np.ndarray, grad: np.ndarray,
+    weight: np.ndarray,
+) -> dict[str, Any]:  # fmt: skip
+    import torch
+
+    leaves = [as_torch(a).requires_grad_() for a in (x, bias, grad)]
+    out = _activated(fn, leaves[0] + leaves[1])
+    first = torch.autograd.grad(out, leaves[:2], leaves[2], create_graph=True)
+    total = (first[0] + first[1] * as_torch(weight)).sum()
+    second = torch.autograd.grad(total, leaves, materialize_grads=True)
+    names = ("grad_x", "grad_bias", "x", "bias", "grad")
+    return {n: a.detach().numpy() for n, a in zip(names, (*first, *second))}
+
+
 MATRIX = {"rows": (0, 4), "n": (1, 5)}
-SMALL = sizes_of("rows n", (0, 3), (1, 1), (3, 129))
+SMALL = sizes_of("rows n", (0, 3), (1, 1), (3, 129), (2, 12))
 LARGE = sizes_of("rows n", (257, 129), (1, PARALLEL + 1))
 
 
@@ -134,6 +156,20 @@ BIAS = (
         length=lambda **inputs: 16,
         examples=8,
         hint="The bias was added to every row: its gradient is a sum over rows.",
+    ),
+    Check(
+        "a8.1",
+        "gradients of gradients",
+        calls.bias_gradients_twice,
+        _bias_twice_inputs,
+        _bias_twice_expected,
+        {"rows": (1, 3), "n": (1, 4)},
+        sizes_of("rows n", (2, 3)),
+        length=lambda **inputs: 16,
+        examples=8,
+        devices=("cpu",),
+        hint="Where somebody records (grad_mode.enabled), each gradient has to be made "
+        "of operations that have gradients; column_sums is none.",
     ),
     *_with_large(_bias),
     *_with_large(_bias_backward),
@@ -352,6 +388,19 @@ NORM = (
         {"rows": (1, 4), "n": (2, 5)},
         length=lambda **inputs: NORM_LENGTH,
         examples=8,
+    ),
+    Check(
+        "a8.3",
+        "no gradient of the gradient",
+        calls.layer_norm_twice,
+        lambda draw, n: {"x": draw.array((2, n)), "weight": draw.array((n,))},
+        lambda **inputs: {"raises": "RuntimeError"},
+        {"n": (2, 3)},
+        examples=1,
+        devices=("cpu",),
+        oracle="the docstring of once_differentiable",
+        hint="once_differentiable, called first, refuses where somebody records: what "
+        "the backend computes has no gradient, and nobody would know.",
     ),
     *_norm(
         "forward", calls.layer_norm, _norm_inputs, _norm_expected,

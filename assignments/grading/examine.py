@@ -45,7 +45,15 @@ OUT_OF_BOUNDS = (
 )
 SIGNALS = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL")
 
-AT_A_STEP = re.compile(r"Failed in \w+ mode pipeline \(step: ")
+AT_A_STEP = re.compile(
+    r"Failed in \w+ mode pipeline \(step: |- Resolution failure for literal arguments:"
+)
+# What Numba says deep within, where an inlined function asks for memory.
+NO_MEMORY = "NRT required but not enabled"
+NO_NEW_ARRAYS = (
+    "a function that kernels call makes a new array, and has no memory for one: write "
+    "a loop over its elements"
+)
 
 Line = tuple[str, str]  # a label, and what it says
 RAISED = "raised at"  # what it says is the worker's word
@@ -271,6 +279,8 @@ def short(text: str) -> str:
 
     Numba's compilers say first at which step they were, and then what is wrong.
     """
+    if NO_MEMORY in text:
+        return NO_NEW_ARRAYS
     lines = [line.strip() for line in text.split("\n") if line.strip()] or [""]
     said = [line for line in lines if not AT_A_STEP.match(line)] or lines
     line = " ".join(said[:2]) if said[0].endswith("signature:") else said[0]

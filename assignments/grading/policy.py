@@ -4,7 +4,8 @@ With this file one can find the places in a student's file (`violations`) where 
 more than a task allows. What a task allows is a list, and all else is refused:
 
 - what the library's solution of this task uses itself: functions, attributes, syntax;
-- constants of the library's file, and its types in annotations;
+- constants of the library's file, its types in annotations, and the fields of the
+  library's records (a `Program` has `steps`) that the file imports;
 - what the student wrote, which is read in the same way;
 - of Python, NumPy and Numba what `allowed.py` lists, and `allows` of the assignment.
 
@@ -251,6 +252,26 @@ class _File:
         return frozenset(found | {n.id for n in fields if isinstance(n, ast.Name)})
 
     @cached_property
+    def fields(self) -> frozenset[str]:
+        """Fields of records of the library that the file imports, or that are listed
+        beside them: numbers and names, which no task asks for."""
+        found: set[str] = set()
+        for one in self.imports:
+            module, _, name = one.partition(" as ")[0].rpartition(".")
+            source = _source(module)
+            if source is not None:
+                found |= source.fields_of({name} | allowed.MODULES.get(module, set()))
+        return frozenset(found)
+
+    def fields_of(self, names: Collection[str]) -> set[str]:
+        """The fields of some classes, if these are records."""
+        classes = [p for p in self.parts if isinstance(p.node, ast.ClassDef)]
+        records = {p.name for p in classes if _is_record(p.node)} & set(names)
+        inside = [p.node for p in self.parts if p.name in records]
+        targets = [n.target for n in inside if isinstance(n, ast.AnnAssign)]
+        return {t.id for t in targets if isinstance(t, ast.Name)}
+
+    @cached_property
     def constants(self) -> frozenset[str]:
         """Names at the top for what is no function and holds none."""
         found: set[str] = set()
@@ -261,6 +282,13 @@ class _File:
                 plain = all(map(_is_plain, self.uses(part)))
                 found |= stored if plain else set()
         return frozenset(found)
+
+
+def _is_record(node: ast.stmt) -> bool:
+    """Whether a class is a `NamedTuple` or a dataclass, which holds fields."""
+    assert isinstance(node, ast.ClassDef)
+    heads = [ast.unparse(head) for head in (*node.bases, *node.decorator_list)]
+    return any(head == "NamedTuple" or head.startswith("dataclass") for head in heads)
 
 
 def _is_plain(use: Use) -> bool:
@@ -489,7 +517,8 @@ class _Reading:
         if name in allowed.VIEWS and self.rules.path.startswith(allowed.VIEW_FILES):
             return ""
         foreign = _foreign() | (_of_library() - self.library.methods)
-        if name in (self.own_attributes | self.library.attributes) - foreign:
+        known = self.own_attributes | self.library.attributes | self.library.fields
+        if name in known - foreign:
             return ""
         if name in self.own_attributes:
             return f"uses .{name}, as others call one of theirs; rename yours"

@@ -128,13 +128,14 @@ def remove_solutions(assignment: Assignment, root: Path) -> None:
     kept = root / "assignments" / assignment.slug / reading.USES
     kept.write_text(reading.kept_uses(assignment))
 
-    def said(task: str, function: str) -> str:
-        return assignment.task(task).text(function)
-
     tasks = [task.id for task in assignment.tasks]
     own = {root / f.source.relative_to(catalog.LIBRARY) for f in assignment.files}
     for path in own.union(*((root / name).rglob("*.py") for name in PACKAGES)):
-        text = path.read_text("utf-8")
+        text, place = path.read_text("utf-8"), path.relative_to(root).as_posix()
+
+        def said(task: str, function: str, place: str = place) -> str:
+            return assignment.task(task).text(function, place)
+
         if path in own or f"# BEGIN TWIN {assignment.id}." in text:
             path.write_text(without_solutions(text, path.name, tasks, said))
 

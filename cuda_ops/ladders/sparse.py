@@ -137,7 +137,7 @@ def merge_row(crow, step, nnz):
 
     The merge walks through elements and row ends: the end of row i comes after its
     last element, as step crow[i + 1] + i. So the row is the number of row ends that
-    come before `step`.
+    come before `step`. No more than nnz = crow[-1] of these steps are elements.
     """
     # BEGIN SOLUTION a7.5
     # The step of a row end rises with the row, so the row is found by halving.

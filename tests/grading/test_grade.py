@@ -30,7 +30,15 @@ from assignments.checks import GPU, Speed
 from assignments.grading import report as reports
 from assignments.grading import sandbox, timing
 from assignments.grading.channel import Answer, Failed, Worker
-from assignments.grading.examine import NOT_RUN, PASSED, WRONG, Clock, Inputs, Result
+from assignments.grading.examine import (
+    NOT_RUN,
+    PASSED,
+    WRONG,
+    Clock,
+    Inputs,
+    Result,
+    short,
+)
 from assignments.grading.executor import Times
 from assignments.grading.grade import Graded, Grader, Report
 from assignments.grading.library import bare_tree, kernels, stripped_tree
@@ -523,3 +531,14 @@ def test_texts_of_strangers_are_harmless(mixed):
         assert not {"\x1b", "\x9b", "\u202e", "\u2066", "\x00"} & set(text)
     ElementTree.fromstring(reports.junit(report))
     assert reports.row(report)[0] == "'=HYPERLINK(1)"
+
+
+def test_of_what_a_compiler_says_the_cause_is_told():
+    said = (
+        "Failed in nopython mode pipeline (step: native lowering)\n"
+        "- Resolution failure for literal arguments:\n"
+        "No implementation of function f found for signature:\n >>> f(int64)\n"
+    )
+    expected = "No implementation of function f found for signature: >>> f(int64)"
+    assert short(said) == expected
+    assert "write a loop" in short(f"{said}\nNRT required but not enabled")
