@@ -308,6 +308,20 @@ def test_a_member_of_a_module_is_what_is_imported_from_it():
         assert violations(text, reference, rules) != []
 
 
+def test_new_tensors_open_nothing_else():
+    """Nor are they for files with kernels, where their arithmetic would be the work."""
+    tensors = "minitorch/functions/losses.py"
+    for new in "minitorch.zeros(3)", "minitorch.creation.zeros(3)":
+        assert found(f"import minitorch\nout[0] = {new}", tensors) == []
+        assert len(found(f"import minitorch\nout[0] = {new}")) == 2
+    for taken in "nn.functional.softmax(a, 0)", "nn.Linear(3, 4)", "operators.exp(1)":
+        body = f"import minitorch\nout[0] = minitorch.{taken}"
+        assert [text.split()[0] for text in found(body, tensors)] == ["uses"]
+        assert "imports" in found(body)[0]
+    refused = found("import minitorch")[0]
+    assert "minitorch" not in refused.partition("allowed, too")[2]
+
+
 def test_fields_of_records_may_be_read():
     reference = f"from minitorch.backend.fusion import Program\n{REFERENCE}"
     rules = Rules("fast_ops/elementwise.py", {"a3.1": {"add"}})
