@@ -113,10 +113,10 @@ def suits(R: int, N: int, K: int, bits: int = 16) -> bool:
     ones faster. Measured on an H200.
     """
     if bits < 16:
-        return R > ROWS or N * K >= 2**21
+        return R > ROWS // 2 or N * K >= (2**21 if R > 2 else 2**22)
     if R > ROWS:
-        return N * K <= 2**23
-    return N * K >= 2**22 if R <= ROWS // 2 else N >= 2048
+        return N * K <= 2**25
+    return N * K >= 2**22 if R <= ROWS // 2 else N >= 1024
 
 
 def halves_cut(
@@ -125,12 +125,22 @@ def halves_cut(
     """The cut of a weight [N, K] for R rows of x."""
     step = words_of_load(pack) * 128 // bits
     group, parts, steps = 1, ceil_div(N, LINES), ceil_div(K, step)
-    while group < BLOCK // WARP and parts * group < 6 * WARPS and steps >= 8 * group:
+    # Warps share rows until there are enough, each with loads of its own; numbers
+    # here and below are of a sweep on an H200.
+    enough, least = (2 * WARPS, 3) if bits > 4 else (WARPS // 2, 4)
+    while group < BLOCK // WARP and parts * group < 6 * WARPS:
+        if steps < (least if parts * group < enough else 8) * group:
+            break
         group *= 2
-    # Few warps have more on its way, and more registers for it.
-    most = 1 << (ceil_div(steps, group) - 1).bit_length()
-    loads = min(2 if parts * group >= 2 * WARPS else 4, most)
-    whole, tiles = K % (step * group * loads) == 0, ceil_div(R, ROWS)
+    # Few warps have more on its way, and more registers for it: halves, where a warp
+    # has not many turns, and words of eight numbers.
+    if bits == 16:
+        few = parts * group < 3 * WARPS and steps <= 8 * group
+    else:
+        few = parts * group < 2 * WARPS and pack == 64
+    tiles, most = ceil_div(R, ROWS), 1 << (ceil_div(steps, group) - 1).bit_length()
+    loads = min(4 if few and tiles == 1 else 2, most)
+    whole = K % (step * group * loads) == 0
     kind = BF16 if dtype is bfloat16 else F16
     # As many as they can be without a spill.
     many = tiles > 1 or (bits == 4 and loads > 2)
