@@ -154,11 +154,9 @@ def _given(module: str) -> frozenset[str]:
     names, imports = set(file.names.defined), file.names.imports.items()
     if module in PACKAGES:  # what it imports is there to be used, submodules aside
         names |= {name for name, paths in imports if paths != {f"{module}.{name}"}}
-    if module == "minitorch.nn.functional":  # a part of it that stands elsewhere
-        names |= {
-            name for name, paths in imports
-            if paths == {f"minitorch.functions.losses.{name}"}
-        }  # fmt: skip
+    if module == "minitorch.nn.functional":  # parts of it that stand elsewhere
+        parts = [f"minitorch.functions.{part}." for part in ("activation", "losses")]
+        names |= {name for name, paths in imports if paths <= {p + name for p in parts}}
     return frozenset(name for name in names if not name.startswith("_"))
 
 
