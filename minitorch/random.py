@@ -50,7 +50,8 @@ class Generator:
             name of a device, may stand here as well.
         device: what programs for PyTorch say it draws for; the sequence is the same on
             all devices, and serves them all.
-        sequence: see `manual_seed`; None: that of the default generator.
+        sequence: see `manual_seed`; None: that of the default generator, or of a
+            subclass.
     """
 
     sequence = "philox"  # kernels can draw by themselves, from (seed, block number)
@@ -63,8 +64,9 @@ class Generator:
             seed, device = None, seed
         self.device = named(device or "cpu")
         seed = int.from_bytes(os.urandom(8), "little") if seed is None else seed
-        as_before = default_generator.sequence if sequence is None else sequence
-        self.manual_seed(seed, as_before)
+        if sequence is None and type(self) is Generator:
+            sequence = default_generator.sequence
+        self.manual_seed(seed, sequence)
 
     def manual_seed(self, seed: int, sequence: str | None = None) -> Generator:
         """Start the sequence of `seed` (an int; its low 64 bits count).
@@ -78,7 +80,8 @@ class Generator:
             raise TypeError(f"manual_seed: got {seed!r}; expected an int")
         if sequence not in (None, "philox", "pytorch"):
             raise ValueError(
-                f'manual_seed: sequence is {sequence!r}; expected "philox" or "pytorch"'
+                f"manual_seed: sequence, or MINITORCH_RANDOM, is {sequence!r}; "
+                f'expected "philox" or "pytorch"'
             )
         place: dict[str, Any] = {"seed": int(seed) & (2**64 - 1), "offset": 0}
         if (sequence or self.sequence) == "pytorch":
@@ -103,7 +106,8 @@ class Generator:
             )
         self.twin = Mersenne(state["twin"]) if "twin" in state else None
         self.seed, self.offset = int(state["seed"]), int(state["offset"])
-        self.__class__ = PyTorchGenerator if "twin" in state else Generator
+        if isinstance(self, PyTorchGenerator) != ("twin" in state):
+            self.__class__ = PyTorchGenerator if "twin" in state else Generator
 
     def take(self, count: int) -> tuple[int, int]:
         """(seed, block number) for `count` numbers, and move on behind them."""

@@ -73,10 +73,17 @@ class Rules:
     used: Mapping[str, Collection[tuple[str, str]]] = field(default_factory=dict)
     allows: Collection[str] = ()
 
+    @property
+    def is_kernel(self) -> bool:
+        """Whether the file is for kernels, loops or scalar mathematics."""
+        return self.path.startswith(allowed.KERNEL_FILES)
+
     def members(self, module: str) -> Collection[str]:
         """What may be used of a module by its name."""
         own = {name.rpartition(".") for name in self.allows}
         listed = allowed.MODULES.get(module, frozenset())
+        if module in allowed.TENSOR_MODULES and self.is_kernel:
+            listed = frozenset()
         listed |= {name for around, _, name in own if around == module}
         if self.tests and not listed:
             return allowed.TEST_MODULES.get(module, "").split()
@@ -147,11 +154,9 @@ def _given(module: str) -> frozenset[str]:
     names, imports = set(file.names.defined), file.names.imports.items()
     if module in PACKAGES:  # what it imports is there to be used, submodules aside
         names |= {name for name, paths in imports if paths != {f"{module}.{name}"}}
-    if module == "minitorch.nn.functional":  # a part of it that stands elsewhere
-        names |= {
-            name for name, paths in imports
-            if paths == {f"minitorch.functions.losses.{name}"}
-        }  # fmt: skip
+    if module == "minitorch.nn.functional":  # parts of it that stand elsewhere
+        parts = [f"minitorch.functions.{part}." for part in ("activation", "losses")]
+        names |= {name for name, paths in imports if paths <= {p + name for p in parts}}
     return frozenset(name for name in names if not name.startswith("_"))
 
 
@@ -334,7 +339,10 @@ class _Reading:
         self.functions = functions = rules.tasks.get(task, ())
         everything = {*rules.others, *(f for fs in rules.tasks.values() for f in fs)}
         self.elsewhere = everything - set(functions)
-        self.kernel = rules.path.startswith(allowed.KERNEL_FILES)
+        self.kernel = rules.is_kernel
+        # What the library's file imports, and where that stands.
+        self.before = {one.partition(" as ")[0] for one in library.imports}
+        self.around = {one.rpartition(".")[0] for one in self.before} | self.before
         self.right = {*self._used_by(functions), *rules.used.get(task, ())}
         self.own_attributes: set[str] = set()
 
@@ -492,7 +500,9 @@ class _Reading:
         if name in self.rules.members(module):
             return ""
         if module in allowed.OPEN:
-            return "" if name in _given(module) else f"uses {name} of {module}"
+            here = module in self.around or "minitorch" in self.before
+            listed = here and name in _given(module)
+            return "" if listed else f"uses {name} of {module}"
         if self._is_method(module, name):
             return ""
         source = _source(module)
@@ -542,15 +552,15 @@ class _Reading:
     def _import(self, use: Use) -> str:
         path = use.name.partition(" as ")[0]
         module, _, name = path.rpartition(".")
-        before = {one.partition(" as ")[0] for one in self.library.imports}
-        around = {one.rpartition(".")[0] for one in before} | before
         root = path.partition(".")[0]
         listed = bool(self.rules.members(path)) or name in self.rules.members(module)
         if root in ("numpy", "numba"):
-            listed = listed and any(one.partition(".")[0] == root for one in before)
+            listed = listed and any(
+                one.partition(".")[0] == root for one in self.before
+            )
         listed |= self.rules.tests and path in allowed.TEST_MODULES
-        opened = module in allowed.OPEN & around and name in _given(module)
-        opened |= module in around and self._is_method(module, name)
+        opened = module in allowed.OPEN & self.around and name in _given(module)
+        opened |= module in self.around and self._is_method(module, name)
         if listed or opened or use.name in self.library.imports:
             return ""
         if _may_be_own(path):
@@ -562,7 +572,7 @@ class _Reading:
         free = ", ".join(
             name
             for name in allowed.MODULES
-            if name.isalpha() and name not in ("numpy", "numba")
+            if name.isalpha() and name not in ("numpy", "numba", "minitorch")
         )
         return (
             f"imports {path}, which the library's file does not; what helps with loops "

@@ -153,7 +153,7 @@ def _show(found: Sequence[OldRun]) -> None:
     """A table for each recipe: runs of two differ in all that they have."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     anything = console.options.update(width=1000)
     for recipe in sorted({str(run.settings.get("recipe", "")) for run in found}):
         alike = [r for r in found if str(r.settings.get("recipe", "")) == recipe]
@@ -175,7 +175,7 @@ def _table(recipe: str, found: Sequence[OldRun], gap: str = " ") -> Table:
     chosen = [name for name in differences(found) if not _has_parts(name, found)]
     metrics = [name for name in BEST if any(run.values(name)[1] for run in found)]
     table = Table(title=recipe, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("run", no_wrap=True)
+    table.add_column("run", overflow="fold", no_wrap=gap == " ")
     together = len(chosen) > (1 if gap == "\n" else MOST_COLUMNS)
     for name in ["settings"] if together else chosen:
         table.add_column(name, overflow="fold")

@@ -308,6 +308,28 @@ def test_a_member_of_a_module_is_what_is_imported_from_it():
         assert violations(text, reference, rules) != []
 
 
+def test_new_tensors_open_nothing_else():
+    """Nor are they for files with kernels, where their arithmetic would be the work."""
+    tensors = "minitorch/functions/losses.py"
+    for new in "minitorch.zeros(3)", "minitorch.creation.zeros(3)":
+        assert found(f"import minitorch\nout[0] = {new}", tensors) == []
+        assert len(found(f"import minitorch\nout[0] = {new}")) == 2
+    for taken in "nn.functional.softmax(a, 0)", "nn.Linear(3, 4)", "operators.exp(1)":
+        body = f"import minitorch\nout[0] = minitorch.{taken}"
+        assert [text.split()[0] for text in found(body, tensors)] == ["uses"]
+        assert "imports" in found(body)[0]
+    refused = found("import minitorch")[0]
+    assert "minitorch" not in refused.partition("allowed, too")[2]
+
+
+def test_activations_and_losses_are_there_wherever_they_stand():
+    reference = "import minitorch.nn.functional as F\n\n\ndef f(x):\n    return x\n"
+    rules = Rules("characters.py", {"a10.4": {"f"}})
+    for name, allowed in {"gelu": 1, "relu": 1, "mse_loss": 1, "layer_norm": 0}.items():
+        text = reference.replace("return x", f"return F.{name}(x)")
+        assert (violations(text, reference, rules) == []) == allowed
+
+
 def test_fields_of_records_may_be_read():
     reference = f"from minitorch.backend.fusion import Program\n{REFERENCE}"
     rules = Rules("fast_ops/elementwise.py", {"a3.1": {"add"}})

@@ -227,6 +227,12 @@ def test_runs_fit_into_a_terminal(
     assert max(map(len, listed.output.splitlines())) <= 80
     assert {"points-20261129-00135b", "hidden=a", "lr=b"} <= set(listed.output.split())
     assert "…" not in listed.output
+    # A name that fits into no line takes several; brackets are part of it.
+    (tmp_path / "points-20261129-00135b").rename(tmp_path / f"{'long' * 25}[red]")
+    listed = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["runs", "."])
+    assert "…" not in listed.output and "(best)" in listed.output
+    pieces = "".join(line[1:].split(" ")[0] for line in listed.output.splitlines())
+    assert f"{'long' * 25}[red]" in pieces
 
 
 def invoke(*arguments: Any) -> Any:
