@@ -119,7 +119,8 @@ def minimum(input: Tensor, other: Any) -> Tensor:
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Values below `min` raised to it, those above `max` lowered to it.
 
-    The gradient passes where the value was in [min, max].
+    The gradient passes where the value was in [min, max]. (From PyTorch 2.14 on it does
+    not at bounds that are numbers.)
     """
     if min is None and max is None:
         raise ValueError("clamp: give min, max or both")

@@ -58,9 +58,14 @@ def _has_nan(x: torch.Tensor) -> bool:
     return bool(x.isnan().any())
 
 
+def _at_a_bound(x: torch.Tensor) -> bool:
+    return bool(sum((x == bound).any() for bound in (-1, 0, 0.5, 1)))
+
+
 # Lines that differ in their values, by decision: (what, for which tensors).
 NOT_DRAWN: tuple[tuple[str, Callable[[torch.Tensor], bool]], ...] = (
-    (r"\bclamp_?\(", lambda x: x.requires_grad and _has_nan(x)),  # its gradient is 0
+    # Its gradient is 0 at a NaN, and at a bound that is a number from PyTorch 2.14 on.
+    (r"\bclamp_?\(", lambda x: x.requires_grad and (_has_nan(x) or _at_a_bound(x))),
     (r"\b(amax|amin)\(", lambda x: x.requires_grad and _has_nan(x)),  # NaN / 0 there
     (r"\b(var|std)\(dim=\(\)", lambda x: x.requires_grad),  # divided by 0 there
     # Of one number without dims PyTorch's gradient is infinite where the number is NaN.
