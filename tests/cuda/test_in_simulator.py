@@ -44,6 +44,7 @@ PARTS = {
         "tests/serving/test_engine.py",
         *(f"--ignore={file}" for file in ATTENTION),
         "tests/test_in_place_views.py",
+        "tests/test_operations.py",
         "tests/test_tensor_create.py",
         "tests/test_tensor_data.py",
         "tests/test_tensor_elementwise.py",
@@ -66,14 +67,10 @@ TOO_LONG = (
     "tests/test_linear.py::test_backends_add_a_bias_in_place",
     "tests/test_linear.py::test_backends_carry_a_gradient_through",
     "tests/test_linear.py::test_linear_twice",
+    "tests/test_operations.py::test_differences",
     "tests/test_sparse.py::test_gradients_of_products",
     "tests/test_sparse.py::test_gradients_of_the_other_operations",
     "tests/test_sparse.py::test_products_at_the_edges",
-    "tests/test_tensor_elementwise.py::test_differences",
-    "tests/test_tensor_index.py::test_differences",
-    "tests/test_tensor_matmul.py::test_differences",
-    "tests/test_tensor_movement.py::test_differences",
-    "tests/test_tensor_reduce.py::test_differences",
 )
 OPTIONS = ("-m", "pytest", "-q", "-m", "cuda", "-p", "no:cacheprovider")
 SECONDS = 600  # about a minute and a half of one core

@@ -66,6 +66,7 @@ def _at_a_bound(x: torch.Tensor) -> bool:
 NOT_DRAWN: tuple[tuple[str, Callable[[torch.Tensor], bool]], ...] = (
     # Its gradient is 0 at a NaN, and at a bound that is a number from PyTorch 2.14 on.
     (r"\bclamp_?\(", lambda x: x.requires_grad and (_has_nan(x) or _at_a_bound(x))),
+    (r"\belu\(", lambda x: x.requires_grad and _has_nan(x)),  # NaN; PyTorch's is 1
     (r"\b(amax|amin)\(", lambda x: x.requires_grad and _has_nan(x)),  # NaN / 0 there
     (r"\b(var|std)\(dim=\(\)", lambda x: x.requires_grad),  # divided by 0 there
     # Of one number without dims PyTorch's gradient is infinite where the number is NaN.
