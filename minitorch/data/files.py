@@ -82,16 +82,17 @@ def atomic_write(
         raise OSError(error.errno, error.strerror, str(path)) from error
     temporary = Path(file.name)
     try:
-        with file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            if sys.platform != "win32":  # while it is held: else it may be left over
-                os.replace(temporary, target)
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
         if sys.platform == "win32":  # which renames no open file
-            os.replace(temporary, target)
+            file.close()
+        os.replace(temporary, target)  # while it is held: else it may be left over
+        file.close()
     except BaseException as error:
         written = temporary.stat().st_size if temporary.exists() else 0
+        with suppress(OSError):  # for what is in its buffer there is no room, either
+            file.close()
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in FULL:
             raise _no_room(error, target, written, size) from error

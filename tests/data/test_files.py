@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -94,6 +95,29 @@ def test_another_writer_does_not_take_a_complete_file_for_a_leftover(
     minitorch.save({"a": minitorch.ones(2)}, tmp_path / "a")
     assert minitorch.load(tmp_path / "a")["a"].tolist() == [1, 1]
     assert os.listdir(tmp_path) == ["a"]
+
+
+@unix
+def test_an_error_stays_what_it_is_while_another_writer_clears_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two ranks on one full disk: each removes leftovers, and tells its own error."""
+    stat = Path.stat
+
+    def late(path: Path, **options: Any) -> os.stat_result:
+        result = stat(path, **options)
+        if path.suffix == ".tmp":
+            remove_leftovers(tmp_path)
+        return result
+
+    monkeypatch.setattr(Path, "stat", late)
+    with pytest.raises(OSError, match="after 6 of 9 bytes") as error:
+        with atomic_write(tmp_path / "a", 9) as file:
+            file.write(b"half o")
+            file.flush()
+            raise OSError(errno.EFBIG, "File too large")
+    assert error.value.filename == str(tmp_path / "a")
+    assert not os.listdir(tmp_path)
 
 
 @unix
