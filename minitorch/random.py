@@ -143,8 +143,8 @@ class PyTorchGenerator(Generator):
 
     That is so for `rand`, `randn`, `randint`, `randperm`, `normal`, `uniform_`,
     `normal_` (with them the first weights of layers), `bernoulli`, `bernoulli_`,
-    `dropout` (that of attention, too), `multinomial`, `random_split` and a `DataLoader`
-    without seed and generator; float32 and float64 alike, but for the last bits of
+    `dropout` (that of attention, too), `multinomial`, `random_split`, samplers and a
+    `DataLoader` without seed; float32 and float64 alike, but for the last bits of
     normal numbers.
 
     All else is not PyTorch's: half types, but for `rand`; what is drawn into, or in the
@@ -276,7 +276,8 @@ def _box_muller(x: Any) -> None:
     first[:], second[:] = radius * np.cos(angle), radius * np.sin(angle)
 
 
-default_generator = Generator(0, sequence=os.environ.get("MINITORCH_RANDOM", "philox"))
+SEQUENCE = os.environ.get("MINITORCH_RANDOM") or "philox"
+default_generator = Generator(0, sequence=SEQUENCE)
 
 
 def manual_seed(seed: int, sequence: str | None = None) -> Generator:

@@ -267,24 +267,54 @@ def test_an_epoch_goes_on_in_its_order() -> None:
     ours = [b.tolist() for (b,) in other]
     other.load_state_dict(state)  # the next epoch is not PyTorch's
     assert [b.tolist() for (b,) in other] == ours != rest
-    with pytest.raises(ValueError, match="shuffle was 3, and is 2"):
-        DataLoader(TensorDataset(minitorch.arange(10)), 3).load_state_dict(
-            {**state, "batches": 1, "shuffle": 3}
-        )
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"num_samples": 4}, {"replacement": True, "num_samples": 70}]
-)
-def test_a_sampler_draws_the_same(options: dict[str, Any]) -> None:
+WEIGHTS = [0.5, 0.0, 2.0, 1.0, 0.25, 3.0, 1.0, 1.0, 0.1]
+SAMPLERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "shuffle": lambda d, data, g: {"shuffle": True, "generator": g},
+    "random": lambda d, data, g: {"sampler": d.RandomSampler(data, generator=g)},
+    "four": lambda d, data, g: {
+        "sampler": d.RandomSampler(data, num_samples=4, generator=g)
+    },
+    "with replacement": lambda d, data, g: {
+        "sampler": d.RandomSampler(data, True, 70, generator=g), "drop_last": True
+    },
+    "weighted": lambda d, data, g: {
+        "sampler": d.WeightedRandomSampler(WEIGHTS, 50, generator=g)
+    },
+    "weighted, once": lambda d, data, g: {
+        "sampler": d.WeightedRandomSampler(WEIGHTS, 8, False, generator=g)
+    },
+    "subset": lambda d, data, g: {
+        "sampler": d.SubsetRandomSampler([7, 1, 3, 8], generator=g)
+    },
+    "batches": lambda d, data, g: {
+        "batch_size": 1,
+        "batch_sampler": d.BatchSampler(d.RandomSampler(data, generator=g), 4, True),
+    },
+    "rank": lambda d, data, g: {
+        "sampler": d.DistributedSampler(data, 2, 1, seed=4), "generator": g
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["default", "a generator"])
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_sampler_draws_the_same(name: str, own: bool) -> None:
+    """Two epochs, and what is drawn after them."""
     seeded(8)
     found = []
     for t in (minitorch, torch):
         data = t.utils.data.TensorDataset(t.arange(9))
-        sampler = t.utils.data.RandomSampler(data, **options)
-        loader = t.utils.data.DataLoader(data, 4, sampler=sampler)
-        batches = [b.tolist() for _ in range(2) for (b,) in loader]
-        found.append((batches, t.rand(1).item()))
+        generator = t.Generator().manual_seed(3) if own else None
+        options = {"batch_size": 4} | SAMPLERS[name](t.utils.data, data, generator)
+        loader = t.utils.data.DataLoader(data, **options)
+        batches = []
+        for epoch in range(2):
+            if name == "rank":
+                options["sampler"].set_epoch(epoch)
+            batches += [b.tolist() for (b,) in loader]
+        found.append((batches, t.rand(1).item(), t.rand(1, generator=generator).item()))
     assert found[0] == found[1]
 
 

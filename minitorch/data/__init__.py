@@ -2,9 +2,12 @@
 
 DataLoader, default_collate            batches, shuffled, resumable, made ahead by a
                                        thread or by worker processes
-RandomSampler, SequentialSampler,      in which order, and for which rank
+Sampler, SequentialSampler,            in which order, how often, for which rank, and
+RandomSampler, WeightedRandomSampler,  in which batches
+SubsetRandomSampler, BatchSampler,
 DistributedSampler
 Dataset, TensorDataset, Subset,        what a loader reads
+ConcatDataset, IterableDataset,
 BatchDataset, random_split
 load_digits, load_mnist, MNIST,        pictures of digits
 drawn_digits
@@ -23,7 +26,9 @@ from __future__ import annotations
 from minitorch.data.collate import default_collate
 from minitorch.data.dataset import (
     BatchDataset,
+    ConcatDataset,
     Dataset,
+    IterableDataset,
     Subset,
     TensorDataset,
     random_split,
@@ -50,9 +55,13 @@ from minitorch.data.points import (
     xor,
 )
 from minitorch.data.sampler import (
+    BatchSampler,
     DistributedSampler,
     RandomSampler,
+    Sampler,
     SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
 )
 from minitorch.data.text import (
     BPE,

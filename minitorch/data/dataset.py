@@ -1,6 +1,7 @@
 """With this file one can give data to a `DataLoader`: `Dataset` is what a data set of
-one's own derives from, `TensorDataset` wraps tensors, `Subset` picks samples, and
-`random_split` deals a data set out into training and validation parts.
+one's own derives from (`IterableDataset` if it is a stream), `TensorDataset` wraps
+tensors, `Subset` picks samples, `ConcatDataset` strings data sets together, and
+`random_split` deals one out into training and validation parts.
 
 `BatchDataset` is for data sets that can read many samples faster together than one by
 one; the loader then asks for whole batches.
@@ -10,7 +11,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -39,6 +42,36 @@ class Dataset(Generic[T_co]):
 
     def __len__(self) -> int:
         raise NotImplementedError(f"{type(self).__name__} must define __len__(self)")
+
+
+class IterableDataset(Generic[T_co]):
+    """A stream of samples without numbers: derive from it, and define `__iter__`.
+
+    Each `for` over its loader asks for a new iterator. Of several workers each has a
+    copy, and iterates over all of it, unless `__iter__` asks `get_worker_info` which
+    part is its own. `__len__` is for streams that know how many samples come.
+    """
+
+    def __iter__(self) -> Iterator[T_co]:
+        raise NotImplementedError(f"{type(self).__name__} must define __iter__(self)")
+
+
+class ConcatDataset(Dataset[T_co]):
+    """The samples of several data sets, one after the other."""
+
+    def __init__(self, datasets: Iterable[Dataset[T_co]]) -> None:
+        self.datasets = list(datasets)
+        self.cumulative_sizes = list(accumulate(len(d) for d in self.datasets))
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1] if self.datasets else 0
+
+    def __getitem__(self, index: int) -> T_co:
+        number = range(len(self))[index]  # negative ones count from the end
+        which = bisect_right(self.cumulative_sizes, number)
+        return self.datasets[which][
+            number - self.cumulative_sizes[which] + len(self.datasets[which])
+        ]
 
 
 class BatchDataset(Dataset[T_co]):

@@ -5,17 +5,18 @@
     ...     for images, labels in loader:
     ...         ...
 
-The order of epoch e is a pure function of (seed, e); or, where PyTorch's are drawn, of
-a seed that each epoch takes from the default generator. So a run can stop in the middle
-of an epoch, keep `loader.state_dict()`, and later go on with exactly the batches that
-were still to come.
+The order of epoch e is a pure function of (seed, e); or else, where a sampler of one's
+own makes it or PyTorch's random numbers do, it is part of the loader's state. So a run
+can stop in the middle of an epoch, keep `loader.state_dict()`, and later go on with
+exactly the batches that were still to come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -27,21 +28,24 @@ from minitorch.data.dataset import (
     BatchDataset,
     Dataset,
     Indices,
+    IterableDataset,
     choose_seed,
     reads_batches,
-    shuffled,
     whole_number,
 )
 from minitorch.data.prefetch import Prefetcher
 from minitorch.data.sampler import (
-    DistributedSampler,
     Draws,
+    Ordered,
     RandomSampler,
     SequentialSampler,
 )
-from minitorch.data.workers import WorkerOptions, Workers
+from minitorch.data.workers import EndOfStream, WorkerOptions, Workers
 from minitorch.random import Generator, PyTorchGenerator, default_generator
 from minitorch.warn import warn
+
+# The indices of an epoch, or those of each batch; None: a stream's.
+Order = Indices | Draws | list[Indices] | None
 
 _whole_number = partial(whole_number, "DataLoader")
 
@@ -52,7 +56,6 @@ if TYPE_CHECKING:
 # accepted since it asks for nothing, and what to do instead.
 PYTORCH_ONLY: Mapping[str, tuple[Any, str]] = MappingProxyType(
     {
-        "batch_sampler": (None, "give a Subset with the order wanted, and batch_size"),
         "pin_memory_device": ("", "leave it out, and use tensor.to(device)"),
         "in_order": (True, "leave it out: batches always come in order"),
     }
@@ -66,6 +69,7 @@ class _Position:
 
     epoch: int
     delivered: int
+    kept: Any = None  # the order, where (seed, epoch) do not say it again
     finished: bool = False
 
 
@@ -92,15 +96,18 @@ class _Pass(Iterator[Any]):
 class DataLoader:
     """Batches of a data set, in order or shuffled.
 
-    dataset       has `__getitem__` and `__len__`, see `Dataset`
+    dataset       has `__getitem__` and `__len__`, see `Dataset`; or is a stream, an
+                  `IterableDataset`, which has no other order than its own
     batch_size    samples in a batch; the last one may have fewer, unless `drop_last`
     shuffle       a new random order in every epoch
-    sampler       a `RandomSampler`, `SequentialSampler` or `DistributedSampler` of the
-                  data set, instead of shuffle
+    sampler       what yields the indices of an epoch, and has a length, such as a
+                  `RandomSampler`; instead of shuffle
+    batch_sampler what yields the indices of each batch, and has a length, such as a
+                  `BatchSampler`; instead of batch_size, shuffle, sampler, drop_last
     drop_last     leave out the last batch if it is not full
     seed          of the shuffling, 0 or more; or give a generator to draw it from.
-                  With neither, after `manual_seed(n, sequence="pytorch")`, the orders
-                  are PyTorch's, also those of a `RandomSampler` without a generator
+                  With neither, or such a generator, after `manual_seed(n,
+                  sequence="pytorch")` the orders are PyTorch's, also those of samplers
     prefetch      batches to make ahead, in a thread or by each worker; 0: make them
                   when asked for
     collate_fn    list of samples -> batch; default `default_collate`
@@ -136,11 +143,12 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset: Dataset[Any],
+        dataset: Dataset[Any] | IterableDataset[Any],
         batch_size: int = 1,
         shuffle: bool | None = False,
         *,
-        sampler: RandomSampler | SequentialSampler | DistributedSampler | None = None,
+        sampler: Iterable[int] | None = None,
+        batch_sampler: Iterable[Sequence[int]] | None = None,
         drop_last: bool = False,
         seed: int = 0,
         prefetch: int = 2,
@@ -156,19 +164,30 @@ class DataLoader:
         **pytorch_only: Any,
     ) -> None:
         _refuse(pytorch_only)
-        if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+        streams = isinstance(dataset, IterableDataset)
+        if not (streams or _has(dataset, "__getitem__", "__len__")):
             raise TypeError(
                 f"DataLoader: dataset is a {type(dataset).__name__}; expected an "
                 "object with __getitem__ and __len__, such as a Dataset"
             )
-        self.dataset = dataset
+        self.dataset: Any = dataset
         self.batch_size = _whole_number("batch_size", batch_size, least=1)
         self.shuffle = bool(shuffle)
-        self.sampler = _checked(sampler, self.shuffle)
         self.drop_last = bool(drop_last)
-        self.seed = choose_seed("DataLoader", seed, generator)
-        self._chosen = seed != 0 or generator is not None
-        self._as_pytorch = False  # in the order of its loader
+        orders = {"shuffle=True": self.shuffle, "sampler": sampler is not None}
+        if streams:
+            _alone("an IterableDataset", orders | {"batch_sampler": batch_sampler})
+        if batch_sampler is not None:
+            sizes = {"batch_size": batch_size != 1, "drop_last": self.drop_last}
+            _alone("batch_sampler", orders | sizes)
+        if sampler is not None:
+            _alone("sampler", {"shuffle=True": self.shuffle})
+        self.sampler = _checked("sampler", sampler)
+        self.batch_sampler = _checked("batch_sampler", batch_sampler)
+        as_pytorch = isinstance(generator, PyTorchGenerator)
+        self.generator = generator if as_pytorch else None
+        self.seed = choose_seed("DataLoader", seed, None if as_pytorch else generator)
+        self._seeded = seed != 0 or not (generator is None or as_pytorch)
         self.prefetch = _whole_number("prefetch", prefetch, least=0)
         self.workers = WorkerOptions(
             _whole_number("num_workers", num_workers, least=0),
@@ -185,6 +204,7 @@ class DataLoader:
         # Where the next pass starts; the position of the latest pass, if any.
         self._next_epoch = 0
         self._next_batch = 0
+        self._next_order: Any = None
         self._latest: _Position | None = None
         self._kept: Workers | None = None  # from one epoch to the next
 
@@ -193,45 +213,59 @@ class DataLoader:
         return {**self.__dict__, "_kept": None}
 
     def __len__(self) -> int:
-        """The number of batches in an epoch."""
+        """The number of batches in an epoch.
+
+        Errors: TypeError for a stream that has no length.
+        """
+        if self.batch_sampler is not None:
+            return len(self.batch_sampler)
         full, rest = divmod(self._samples(), self.batch_size)
         return full if self.drop_last or rest == 0 else full + 1
 
     def __iter__(self) -> Iterator[Any]:
-        epoch, start = self._next_epoch, self._next_batch
-        self._next_epoch, self._next_batch = epoch + 1, 0
-        self._draw_seed(start == 0)
-        position = _Position(epoch, start)
+        epoch, start, order = self._next_epoch, self._next_batch, self._next_order
+        self._next_epoch, self._next_batch, self._next_order = epoch + 1, 0, None
+        order, keep = (order, True) if order is not None else self._order(epoch, start)
+        position = _Position(epoch, start, order if keep else None)
         self._latest = position
+        numbers: Iterable[int] = count() if self._streams() else range(start, len(self))
         by_workers = self.workers.count > 0
         batches = (
-            self._let_workers_make(epoch, start)
+            self._let_workers_make(epoch, order, numbers)
             if by_workers
-            else self._make_batches(self.batches_of(epoch), start)
+            else _made(self.batches_of(order), numbers)
         )
+        if self._streams():  # what was delivered before is read again
+            batches = islice(batches, start, None)
         if self.pin_memory and _can_pin():
             batches = map(pin_memory, batches)
         if self.prefetch > 0 and not by_workers and not self._runs_kernels():
             batches = Prefetcher(batches, self.prefetch)
         return _Pass(batches, position)
 
-    def state_dict(self) -> dict[str, int]:
+    def state_dict(self) -> dict[str, Any]:
         """Where the latest pass stands: `epoch`, `batches` that were delivered in it,
-        `seed`; and what must be the same to go on in the middle of an epoch. `shuffle`
-        is 2 more where the order is PyTorch's."""
-        epoch, batches = self._next_epoch, self._next_batch
+        `seed`; what must be the same to go on in the middle of an epoch; and `order`,
+        the epoch's indices, if the seed does not say them."""
+        epoch, batches, order = self._next_epoch, self._next_batch, self._next_order
         if self._latest is not None and not self._latest.finished:
-            epoch, batches = self._latest.epoch, self._latest.delivered
-        return {
+            latest = self._latest
+            epoch, batches, order = latest.epoch, latest.delivered, latest.kept
+        state = {
             "epoch": epoch,
             "batches": batches,
             "seed": self.seed,
-            "samples": self._samples(),
+            "samples": 0 if self._streams() else self._samples(),
             "batch_size": self.batch_size,
-            "shuffle": int(self.shuffle) + 2 * self._as_pytorch,
+            "shuffle": int(self.shuffle),
         }
+        if order is None:
+            return state
+        if isinstance(order, list):
+            return state | {"order": [batch.tolist() for batch in order]}
+        return state | {"order": order.tolist()}
 
-    def load_state_dict(self, state: Mapping[str, int]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The next `for` delivers what was left of the epoch when `state` was taken
         (nothing, if that was after its last batch); later ones are whole epochs.
 
@@ -239,13 +273,12 @@ class DataLoader:
         epoch of another data set, batch size or shuffle.
         """
         own = self.state_dict()
-        if state.keys() != own.keys():
+        if state.keys() | {"order"} != own.keys() | {"order"}:
             raise ValueError(
                 f"DataLoader.load_state_dict: the keys are {sorted(state)}; expected "
                 f"{sorted(own)}, as state_dict returns them"
             )
         if state["batches"] > 0:
-            own["shuffle"] = int(self.shuffle) + state["shuffle"] // 2 * 2
             for key in ("samples", "batch_size", "shuffle"):
                 if state[key] != own[key]:
                     raise ValueError(
@@ -256,71 +289,85 @@ class DataLoader:
         self.seed = _whole_number("seed", state["seed"], least=0)
         self._next_epoch = _whole_number("epoch", state["epoch"], least=0)
         self._next_batch = _whole_number("batches", state["batches"], least=0)
-        self._latest, self._as_pytorch = None, state["shuffle"] >= 2
+        order = state.get("order")
+        if order is not None:
+            order = (
+                np.array(order, np.int64)
+                if self.batch_sampler is None
+                else [np.array(batch, np.int64) for batch in order]
+            )
+        self._latest, self._next_order = None, order
 
-    def batches_of(self, epoch: int) -> Callable[[int], Any]:
-        """number -> that batch of the epoch."""
-        make, size, order = self._batch_maker(), self.batch_size, self._order(epoch)
+    def batches_of(self, order: Order) -> Callable[[int], Any]:
+        """number -> that batch of an epoch with this order; of a stream, the next one.
+
+        Errors: EndOfStream behind a stream's last batch.
+        """
+        if order is None:
+            stream = self._streamed()
+
+            def following(number: int) -> Any:
+                for batch in stream:
+                    return batch
+                raise EndOfStream
+
+            return following
+        make, size = self._batch_maker(), self.batch_size
+        if isinstance(order, list):
+            return lambda i: make(order[i])
         return lambda i: make(order[i * size : (i + 1) * size])
 
-    def _make_batches(self, make: Callable[[int], Any], start: int) -> Iterator[Any]:
-        """The batches of an epoch, from number `start` on."""
-        for i in range(start, len(self)):
-            yield make(i)
+    def _streamed(self) -> Iterator[Any]:
+        """The batches of a stream."""
+        samples = iter(self.dataset)
+        while batch := list(islice(samples, self.batch_size)):
+            if len(batch) == self.batch_size or not self.drop_last:
+                yield self.collate_fn(batch)
 
-    def _let_workers_make(self, epoch: int, start: int) -> Iterator[Any]:
-        """The same, made by processes."""
+    def _let_workers_make(
+        self, epoch: int, order: Order, numbers: Iterable[int]
+    ) -> Iterator[Any]:
+        """The batches, made by processes."""
         workers = self._kept
         if workers is None or not workers.usable():
             workers = Workers(self, epoch)
         self._kept = workers if self.workers.persistent else None
-        return workers.batches(self, epoch, start)
+        return workers.batches(order, numbers, self.prefetch)
 
     def _samples(self) -> int:
-        """How many samples an epoch has."""
-        return len(self.dataset if self.sampler is None else self.sampler)
+        """How many samples an epoch has, or batches, where a batch_sampler deals."""
+        source = self.sampler if self.batch_sampler is None else self.batch_sampler
+        return len(self.dataset if source is None else source)
 
-    def _order(self, epoch: int) -> Indices | Draws:
-        """The indices of all samples in the order of this epoch."""
-        if self._as_pytorch and (random := self._random()):
-            return random.order_of_pytorch(self.seed)
-        if self.sampler is not None:
-            return self.sampler.order(self.seed, epoch)
-        if self.shuffle:
-            return shuffled(len(self.dataset), self.seed, epoch)
-        return np.arange(len(self.dataset), dtype=np.int64)
+    def _streams(self) -> bool:
+        return isinstance(self.dataset, IterableDataset)
 
-    @property
-    def seed_of_order(self) -> tuple[int, bool]:
-        """The seed, and whether its order is PyTorch's: what workers are told."""
-        return self.seed, self._as_pytorch
+    def _order(self, epoch: int, start: int) -> tuple[Order, bool]:
+        """The order of an epoch, and whether it is to be kept, since (seed, epoch) do
+        not say it again.
 
-    @seed_of_order.setter
-    def seed_of_order(self, value: tuple[int, bool]) -> None:
-        self.seed, self._as_pytorch = value
-
-    def _random(self) -> RandomSampler | None:
-        """What draws an order by the loader's seed, if anything does."""
-        if self.shuffle:
-            return RandomSampler(self.dataset) if len(self.dataset) else None
-        found = self.sampler
-        if isinstance(found, RandomSampler) and found.seed is None:
-            return found
-        return None
-
-    def _draw_seed(self, new: bool) -> None:
-        """Where PyTorch's numbers are drawn (`minitorch.manual_seed`), take what its
-        loader takes for a new epoch: a number for workers that are started, or would
-        be, and the order's seed."""
-        if not new:  # the state says whose order it is
-            return
-        self._as_pytorch = False
-        if not self._chosen and isinstance(default_generator, PyTorchGenerator):
-            self._as_pytorch = True
-            if self._kept is None:
-                default_generator.whole()
-            if self._random():
-                self.seed = default_generator.whole()
+        Where PyTorch's numbers are drawn, a new epoch takes what PyTorch's loader
+        takes: a number for workers that are started, or would be, and the order.
+        """
+        source = default_generator if self.generator is None else self.generator
+        new = start == 0 and not self._seeded
+        if new and isinstance(source, PyTorchGenerator) and self._kept is None:
+            self.seed = source.whole()
+        if self._streams():
+            return None, False
+        if self.batch_sampler is not None:
+            return [np.array(list(b), np.int64) for b in self.batch_sampler], True
+        sampler = self.sampler
+        if self.shuffle and len(self.dataset):
+            sampler = RandomSampler(self.dataset, generator=self.generator)
+        elif sampler is None:
+            sampler = SequentialSampler(self.dataset)
+        if not isinstance(sampler, Ordered):
+            return np.fromiter(islice(sampler, len(sampler)), np.int64), True
+        order = sampler.drawn() if new else None
+        if order is not None:
+            return order, True
+        return sampler.order(self.seed, epoch), False
 
     def _batch_maker(self) -> Callable[[Indices], Any]:
         """indices [B] -> batch, by the quickest way that this data set offers."""
@@ -336,18 +383,37 @@ class DataLoader:
         return isinstance(self.dataset, BatchDataset) and self.dataset.runs_kernels()
 
 
-def _checked(sampler: Any, shuffle: bool) -> Any:
-    """A sampler of ours or None; an error for others."""
-    if sampler is not None and shuffle:
-        raise ValueError("DataLoader: sampler and shuffle=True; give one of them")
-    known = (RandomSampler, SequentialSampler, DistributedSampler)
-    if sampler is None or isinstance(sampler, known):
+def _has(value: Any, *methods: str) -> bool:
+    return all(hasattr(value, name) for name in methods)
+
+
+def _checked(name: str, sampler: Any) -> Any:
+    """A sampler that has what a loader needs, or None."""
+    if sampler is None or _has(sampler, "__iter__", "__len__"):
         return sampler
-    raise ValueError(
-        f"DataLoader: sampler is a {type(sampler).__name__}; expected a "
-        f"RandomSampler, SequentialSampler or DistributedSampler; use shuffle=True, or "
-        f"give a Subset with the order wanted"
+    raise TypeError(
+        f"DataLoader: {name} is a {type(sampler).__name__}; expected an object with "
+        f"__iter__ and __len__, such as a RandomSampler"
     )
+
+
+def _alone(name: str, others: Mapping[str, Any]) -> None:
+    """Raise unless none of these is given beside an argument that says the order."""
+    if given := [other for other, value in others.items() if value]:
+        raise ValueError(
+            f"DataLoader: {name} says which samples come when; leave out "
+            f"{', '.join(given)}"
+        )
+
+
+def _made(make: Callable[[int], Any], numbers: Iterable[int]) -> Iterator[Any]:
+    """The batches with these numbers."""
+    for number in numbers:
+        try:
+            batch = make(number)
+        except EndOfStream:
+            return
+        yield batch
 
 
 def _can_pin() -> bool:

@@ -2,14 +2,17 @@
 them and asks for batches, `WorkerOptions` are the arguments that PyTorch has for them.
 
     the loader's process                          worker w of n
-    Workers.batches  -- (seed, epoch, number) ->  _work: the samples, collated
-                     <- (BATCH, batch)        --  batches w, w + n, w + 2n, ...
+    Workers.batches  -- an epoch's order ->
+                     -- number ->          _work: the samples, collated
+                     <- (BATCH, batch) --  batches w, w + n, w + 2n, ...
 
 Each worker has a pipe of its own, and answers in the order in which it is asked. So
 batches come in order if worker `number % n` is asked for batch `number`; a worker that
 dies closes its pipe, which ends the wait for it; and so does the loader's process when
-it goes, which ends its workers. Requests are a few bytes and fit into the pipe, however
-long a worker waits for its answer to be taken.
+it goes, which ends its workers. An order is sent while its worker has nothing to
+answer; requests are a few bytes and fit into the pipe, however long a worker waits for
+its answer to be taken. Of a stream each worker makes batches in turn, until it answers
+that it has come to its end (DONE).
 """
 
 from __future__ import annotations
@@ -22,9 +25,9 @@ import signal
 import sys
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import islice, tee
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -34,8 +37,7 @@ import numpy as np
 if TYPE_CHECKING:
     from minitorch.data.loader import DataLoader
 
-BATCH, FAILED = "batch", "failed"
-Request = tuple[tuple[int, bool], int, int]
+BATCH, DONE, FAILED = "batch", "done", "failed"
 PATIENCE = 5.0  # seconds that a worker has to finish the sample it is making
 
 
@@ -56,6 +58,10 @@ _info: WorkerInfo | None = None
 def get_worker_info() -> WorkerInfo | None:
     """In a worker of a `DataLoader`, what it should know; elsewhere None."""
     return _info
+
+
+class EndOfStream(Exception):
+    """A stream has no more batches. (A StopIteration may be anybody's.)"""
 
 
 class WorkerFailure(Exception):
@@ -146,18 +152,20 @@ class Workers:
         self._processes.append(process)
         there.close()  # or its end would not be noticed
 
-    def batches(self, loader: DataLoader, epoch: int, start: int) -> Iterator[Any]:
-        """The batches of an epoch from number `start` on. Workers begin at once; a pass
-        that was not finished is over."""
+    def batches(
+        self, order: Any, numbers: Iterable[int], prefetch: int
+    ) -> Iterator[Any]:
+        """The batches `numbers` of an epoch. Workers begin at once, and stay `prefetch`
+        batches ahead, each; a pass that was not finished is over."""
         self._passes += 1
         for number, owed in enumerate(self._owed):
             for _ in range(owed):
                 self._take(number)
-        numbers, seed = range(start, len(loader)), loader.seed_of_order
-        requests = ((seed, epoch, number) for number in numbers)
-        ahead = loader.prefetch * self._options.count
-        self._ask(requests, max(1, ahead))
-        return self._deliver(requests, numbers, ahead, self._passes)
+            self._send(number, order)
+        asked, delivered = tee(numbers)
+        ahead = prefetch * self._options.count
+        self._ask(asked, max(1, ahead))
+        return self._deliver(asked, delivered, ahead, self._passes)
 
     def usable(self) -> bool:
         """Whether the workers run, and are this process's."""
@@ -165,11 +173,12 @@ class Workers:
 
     def _deliver(
         self,
-        requests: Iterator[Request],
-        numbers: range,
+        asked: Iterator[int],
+        numbers: Iterator[int],
         ahead: int,
         number_of_pass: int,
     ) -> Iterator[Any]:
+        ended: set[int] = set()
         try:
             for number in numbers:
                 if self._passes != number_of_pass:
@@ -177,27 +186,36 @@ class Workers:
                         "DataLoader: a newer loop over this loader has begun, and with "
                         "persistent_workers=True there is one at a time"
                     )
-                kind, value = self._take(number % self._options.count)
+                worker = number % self._options.count
+                kind, value = self._take(worker)
                 if kind == FAILED:
                     raise value[0] from WorkerFailure(value[1])
+                if kind == DONE:
+                    ended.add(worker)
+                    if len(ended) == self._options.count:
+                        return
                 if ahead > 0:
-                    self._ask(requests, 1)
-                yield value
+                    self._ask(asked, 1)
+                if kind == BATCH:
+                    yield value
                 if ahead == 0:
-                    self._ask(requests, 1)
+                    self._ask(asked, 1)
         finally:
             if not self._options.persistent:
                 self.close()
 
-    def _ask(self, requests: Iterator[Request], count: int) -> None:
-        """Pass on the next `count` requests, or what is left of them."""
-        for _, request in zip(range(count), requests):
-            worker = request[2] % self._options.count
-            try:
-                self._pipes[worker].send(request)
-            except OSError:
-                self._lost(worker)
+    def _ask(self, numbers: Iterator[int], count: int) -> None:
+        """Ask for the next `count` batches, or those that are left."""
+        for number in islice(numbers, count):
+            worker = number % self._options.count
+            self._send(worker, number)
             self._owed[worker] += 1
+
+    def _send(self, worker: int, message: Any) -> None:
+        try:
+            self._pipes[worker].send(message)
+        except OSError:
+            self._lost(worker)
 
     def _take(self, worker: int) -> tuple[str, Any]:
         """The next answer of a worker."""
@@ -270,19 +288,15 @@ if hasattr(os, "register_at_fork"):
 def _work(pipe: Connection, loader: DataLoader, epoch: int, number: int) -> None:
     """What the process does: answer requests until nobody is there to make any."""
 
-    @lru_cache(1)
-    def batches(seed: tuple[int, bool], epoch: int) -> Callable[[int], Any]:
-        loader.seed_of_order = seed
-        return loader.batches_of(epoch)
-
-    def make(seed: tuple[int, bool], epoch: int, i: int) -> Any:
-        return batches(seed, epoch)(i)
-
     failed = _prepare(loader, epoch, number)
+    make: Any = None
     try:
         while True:
             request = pipe.recv()
-            pipe.send_bytes(failed or _answer(make, request))
+            if isinstance(request, int):
+                pipe.send_bytes(failed or _answer(make, request))
+            else:
+                make = loader.batches_of(request)
     except (EOFError, OSError):
         return  # the loader's process has closed the pipe, or is gone
 
@@ -324,10 +338,12 @@ def _use_one_thread() -> None:
         os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 
 
-def _answer(make: Callable[..., Any], request: tuple[int, int, int]) -> bytes:
+def _answer(make: Callable[[int], Any], number: int) -> bytes:
     """The batch, or the error, as what `Connection.recv` reads."""
     try:
-        return pickle.dumps((BATCH, make(*request)), pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps((BATCH, make(number)), pickle.HIGHEST_PROTOCOL)
+    except EndOfStream:
+        return pickle.dumps((DONE, None))
     except Exception as error:
         return _failure(error)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from minitorch.arguments import check_floating
 from minitorch.backend import get_backend
 from minitorch.dtypes import finfo, float32, float64, promote
@@ -136,10 +138,14 @@ def multinomial(
 
 def _by_sums(weights: Tensor, count: int, generator: Generator) -> Tensor:
     """Places, as PyTorch draws several with replacement: where the sums reach them."""
-    sums, shape = weights.cumsum(-1), (*weights.raw.shape[:-1], count)
+    shape = (*weights.raw.shape[:-1], count)
     drawn = weights.wrap(generator.uniform(weights.backend, shape, float64))
-    sums = (sums / sums[..., -1:]).unsqueeze(-2)
-    return (sums < drawn.unsqueeze(-1)).sum(-1).clamp(max=weights.raw.shape[-1] - 1)
+    sums = np.cumsum(weights.cpu().numpy(), -1)
+    rows = np.atleast_2d(sums / sums[..., -1:])
+    uniform = drawn.cpu().numpy().reshape(len(rows), count)
+    places = np.array([np.searchsorted(*row) for row in zip(rows, uniform)], np.int64)
+    places = np.minimum(places, rows.shape[-1] - 1).reshape(shape)
+    return weights.wrap(weights.backend.from_numpy(places))
 
 
 def race(weights: Tensor, uniform: Tensor) -> Tensor:
