@@ -101,6 +101,8 @@ def test_names_that_are_imported_late() -> None:
         "torch.profiler.profile; from minitorch.nn.parallel import "
         "DistributedDataParallel; from minitorch.utils.data.dataloader import "
         "DataLoader; assert torch.utils.data.RandomSampler; "
+        "from minitorch.utils.data.sampler import Sampler; "
+        "from minitorch.utils.data.dataset import IterableDataset; "
         "import minitorch.backends.cudnn as cudnn; cudnn.benchmark = True; "
         "assert torch.backends.cudnn is cudnn and cudnn.benchmark"
     )
