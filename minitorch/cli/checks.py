@@ -97,8 +97,8 @@ def _guarded(look: Callable[[], Finding]) -> Finding:
 
 def _python() -> Finding:
     found = f"{platform.python_version()} at {sys.executable}"
-    if not (3, 10) <= sys.version_info[:2] <= (3, 13):
-        return NOTE, found, "use Python 3.10 to 3.13, which minitorch is tested with"
+    if not (3, 10) <= sys.version_info[:2] <= (3, 14):
+        return NOTE, found, "use Python 3.10 to 3.14, which minitorch is tested with"
     return OK, found, ""
 
 

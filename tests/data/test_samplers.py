@@ -149,6 +149,8 @@ def test_streams_as_pytorch_reads_them(workers: int, drop: bool) -> None:
     for count in (0, 1, 7, 8, 20):
         options = {"batch_size": 2, "drop_last": drop, "num_workers": workers}
         loader = DataLoader(Stream(count), **options, persistent_workers=workers > 0)
+        # Other is no class of a module, as what else than a fork starts would need.
+        options["multiprocessing_context"] = "fork" if workers else None
         expected = listed(theirs.DataLoader(Other(count), **options))
         for _ in range(2):
             assert listed(loader) == expected

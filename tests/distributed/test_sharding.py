@@ -452,6 +452,9 @@ def test_a_checkpoint_fills_an_optimizer_that_has_made_no_step(tmp_path: Any) ->
             assert all(map(np.allclose, ours, expected))
 
 
+# Numba asks memory that is away whether it has an attribute; since Python 3.13 what it
+# then hears is also printed, as an exception that was ignored.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_what_fully_shard_refuses() -> None:
     class Ties(nn.Module):
         def __init__(self) -> None:
