@@ -204,8 +204,8 @@ def exponent_interval(
 
     Each row of `picks` is a sample of the points, drawn with replacement, and has an
     exponent of its own. A share of `level` of all these lies in the interval, half of
-    the rest on either side of it. Samples whose x are all equal have no exponent and do
-    not count.
+    the rest on either side of it (`np.quantile`, between two of them in proportion).
+    Samples whose x are all equal have no exponent and do not count.
 
     Args:
         x, y: [n], above 0.

@@ -26,7 +26,7 @@ def _counts_inputs(draw: Draw, layers: int, width: int, vocab_size: int) -> Inpu
         "layers": layers,
         "width": width,
         "vocab_size": vocab_size,
-        "hidden": draw.choice((None, width, 2 * width + 1)),
+        "hidden": draw.choice((None, width, 2 * width + 1, 0)),
         "tokens": draw.integer(1, 10**9),
         "budget": float(draw.integer(1, 1000)) * 1e9,
     }
@@ -139,9 +139,11 @@ POWERS = (
 
 
 def _bowl(draw: Draw, n: int, budget: float, kind: str) -> tuple[np.ndarray, Any]:
-    """Sizes around the best one of a budget, and their losses."""
+    """Sizes around the best one of a budget, one of them twice, and their losses."""
     middle = 0.5 * math.log(budget) + draw.number(-0.5, 0.5)
     u = middle + np.linspace(-1.5, 1.5, n) + draw.number(-0.25, 0.25)
+    if n > 3 and draw.choice((False, True)):
+        u[0] = u[1]
     if kind == "outside":
         u += draw.choice((-4.0, 4.0))
     bend = -0.1 if kind == "hill" else draw.number(0.05, 0.2)
@@ -233,11 +235,12 @@ BUDGETS = (
 
 
 def _distance_inputs(draw: Draw, n: int) -> Inputs:
-    """Also theta for which an exponential of its own would be infinite."""
-    far = draw.choice((0.0, 0.0, 2000.0))
+    """Also theta for which an exponential of its own would be infinite, in any line."""
+    far = np.zeros(5)
+    far[draw.choice((0, 2, 4))] = draw.choice((0.0, 0.0, 2000.0))
     theta = draw.array((5,), "float64", 0, 1) * np.array([8.0, 1, 8, 1, 1])
     return {
-        "theta": theta + far * np.array([1.0, 0, 0, 0, 0]),
+        "theta": theta + far,
         "N": np.exp(draw.array((n,), "float64", 6, 12)),
         "D": np.exp(draw.array((n,), "float64", 10, 16)),
         "loss": np.exp(draw.array((n,), "float64", 0, 2)),
@@ -266,7 +269,7 @@ def _distance_expected(
 # more of the first kinds.
 FLAT = (-60.0, 0.0, -60.0, 0.0, 0.0)
 NOWHERE = (math.nan,) * 5
-GOOD = (3.0, 0.4, 5.0, 0.4, 0.0)
+GOOD = calls.GOOD
 WAYS = (NOWHERE, FLAT, GOOD), (GOOD, FLAT, NOWHERE), (FLAT, GOOD, FLAT)
 
 
@@ -300,8 +303,12 @@ def _fitted_expected(
             _, step = _step(theta, damp, n, d, y)
     a, alpha, b, beta, e = theta
     law = math.exp(a), alpha, math.exp(b), beta, math.exp(e)
-    fact = "a ValueError where no end is finite"
-    return {"E": float(law[-1]), "losses": _losses(law, at_N, at_D), fact: True}
+    return {
+        "E": float(law[-1]),
+        "losses": _losses(law, at_N, at_D),
+        "a ValueError where no end is finite": True,
+        "minimized returns the objective at the end": True,
+    }
 
 
 def _step(
@@ -401,7 +408,8 @@ def _foretold_inputs(draw: Draw, made: int) -> Inputs:
 
 
 def _foretold_expected(rows: Any, at: Any, law: Any) -> dict[str, Any]:
-    return {"losses": [_losses(law, n, d) if law else loss for n, d, loss in LATER]}
+    losses = [_losses(law, n, d) if law else loss for n, d, loss in LATER]
+    return {"losses": losses, "rows are as they were": True}
 
 
 FORECASTS = (

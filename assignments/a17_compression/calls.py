@@ -9,14 +9,17 @@ import numpy as np
 
 from assignments.calling import operand, read, results, tensor
 
+GROUP = 32  # numbers that share a scale in four bits
+NAMES = "weight", "other"  # of the parameters of a module that is pruned
 
-def as_bytes(device: str, weight: np.ndarray, layout: str) -> dict[str, Any]:
+
+def as_bytes(device: str, weight: np.ndarray, kind: str, layout: str) -> dict[str, Any]:
     """`quantize`"""
     from minitorch import Tensor
     from minitorch.quantization import quantize
 
     w = Tensor(operand(device, weight, layout))
-    q, scale = quantize(w)
+    q, scale = quantize(w, kind, GROUP)
     return results({"q": q, "scale": scale}, {"weight": w})
 
 
@@ -37,39 +40,42 @@ def nearest(
 def mask(
     device: str, t: np.ndarray, default_mask: np.ndarray, amount: float, layout: str
 ) -> dict[str, Any]:
-    """`L1Unstructured.compute_mask`"""
+    """`L1Unstructured.compute_mask`, also of numbers that are all equally large."""
     from minitorch.nn.utils.prune import L1Unstructured
 
     given = {
         "t": tensor(device, t, layout),
         "default_mask": tensor(device, default_mask, layout),
     }
-    return results({"mask": L1Unstructured(amount).compute_mask(**given)}, given)
+    found = results({"mask": L1Unstructured(amount).compute_mask(**given)}, given)
+    equal, ones = tensor(device, np.sign(t)), tensor(device, np.ones_like(t))
+    kept = read(L1Unstructured(amount).compute_mask(equal, ones))
+    return {**found, "zeros for numbers that are all equal": int((kept == 0).sum())}
 
 
 def together(
     device: str, weights: Sequence[np.ndarray], before: Sequence[float],
     scores: Sequence[np.ndarray | None], amount: float,
 ) -> dict[str, Any]:  # fmt: skip
-    """`global_unstructured` of layers that are pruned before where `before` is not 0,
-    and by scores where these are given."""
+    """`global_unstructured` of two parameters a module, pruned before where `before`
+    is not 0, and by scores where these are given."""
     from minitorch import nn
     from minitorch.nn.utils import prune
 
-    layers = [nn.Linear(w.shape[1], w.shape[0], bias=False) for w in weights]
-    for layer, weight, share in zip(layers, weights, before):
-        layer.weight = nn.Parameter(tensor(device, weight))
+    modules = [nn.Module() for _ in weights]
+    pairs = [(modules[i // 2], NAMES[i % 2]) for i in range(len(weights))]
+    for (module, name), weight, share in zip(pairs, weights, before):
+        module.register_parameter(name, nn.Parameter(tensor(device, weight)))
         if share:
-            prune.l1_unstructured(layer, "weight", share)
-    pairs = [(layer, "weight") for layer in layers]
+            prune.l1_unstructured(module, name, share)
     by = {p: tensor(device, s) for p, s in zip(pairs, scores) if s is not None}
     prune.global_unstructured(pairs, prune.L1Unstructured, by, amount=amount)
     return {
-        "masks": [read(layer.weight_mask) for layer in layers],
-        "weights": [read(layer.weight) for layer in layers],
+        "masks": [read(getattr(m, f"{name}_mask")) for m, name in pairs],
+        "weights": [read(getattr(m, name)) for m, name in pairs],
         "what learns is as it was": all(
-            np.array_equal(read(layer.weight_orig), weight)
-            for layer, weight in zip(layers, weights)
+            np.array_equal(read(getattr(m, f"{name}_orig")), weight)
+            for (m, name), weight in zip(pairs, weights)
         ),
     }
 
@@ -128,22 +134,25 @@ def rounded(
 
 def network(
     device: str, weights: Sequence[np.ndarray], biases: Sequence[np.ndarray],
-    x: np.ndarray, bits: int,
+    between: Sequence[str], x: np.ndarray, bits: int,
 ) -> dict[str, Any]:  # fmt: skip
-    """`round_linears` of Linear layers with ReLU between them."""
+    """`round_linears` of Linear layers with ReLU, Tanh or nothing between them."""
     from assignments.a17_compression.smaller import round_linears
     from minitorch import nn
 
     layers: list[Any] = []
-    for weight, bias in zip(weights, biases):
-        linear = nn.Linear(weight.shape[1], weight.shape[0])
+    linears = [nn.Linear(w.shape[1], w.shape[0]) for w in weights]
+    kinds: dict[str, list[Any]] = {"relu": [nn.ReLU()], "tanh": [nn.Tanh()]}
+    for linear, weight, bias, before in zip(linears, weights, biases, ("", *between)):
         linear.weight = nn.Parameter(tensor(device, weight))
         linear.bias = nn.Parameter(tensor(device, bias))
-        layers += [linear, nn.ReLU()]
-    model = nn.Sequential(*layers[:-1])
+        layers += [*kinds.get(before, []), linear]
+    model = nn.Sequential(*layers)
     made = round_linears(model, tensor(device, x), bits)
     found = [part for part in made if hasattr(part, "q")]
-    same = all(np.array_equal(read(p.weight), w) for p, w in zip(model[::2], weights))
+    same = list(model) == layers and all(
+        np.array_equal(read(linear.weight), w) for linear, w in zip(linears, weights)
+    )
     return {
         "q": [read(part.q) for part in found],
         "out": read(made(tensor(device, x))),

@@ -18,54 +18,70 @@ CLOSE = 1e-6
 
 # ------------------------------------------------------------------------------- bytes
 
+LARGEST = {"int8": 127, "int4": 7}
+GROUP = calls.GROUP
+
 
 def _bytes_inputs(draw: Draw, n: int, k: int) -> Inputs:
-    """Numbers that are not half way between two steps, where digits would decide."""
-    whole = draw.array((n, k), "int64", -127, 127)
+    """Numbers that are not half way between two steps, where digits would decide; of
+    more than one group in four bits, of which each has the largest that there is."""
+    kind = "int4" if k > GROUP else draw.choice(("int8", "int4"))
+    most = LARGEST[kind]
+    whole = draw.array((n, k), "int64", -most, most)
     parts = draw.array((n, k), "float64", -0.45, 0.45)
-    whole[np.arange(n), np.arange(n) % k] = draw.choice((-127, 127))
-    parts[np.abs(whole) == 127] = 0
+    for start in range(0, k, GROUP):
+        places = start + np.arange(n) % min(GROUP, k - start)
+        whole[np.arange(n), places] = draw.choice((-most, most))
+    parts[np.abs(whole) == most] = 0
     units = 10 ** draw.array((n, 1), "float64", -4, 1)
     if draw.choice((False, True)):
         whole[-1], parts[-1] = 0, 0
     dtype = draw.choice(("float32", "float64"))
     weight = (units * (whole + parts)).astype(dtype)
-    return {"weight": weight, "layout": layout(draw)}
+    return {"weight": weight, "kind": kind, "layout": layout(draw)}
 
 
-def _bytes_expected(weight: np.ndarray, layout: str) -> dict[str, Any]:
+def _bytes_expected(weight: np.ndarray, kind: str, layout: str) -> dict[str, Any]:
     wide = weight.astype(np.float64)
-    scale = np.abs(wide).max(1) / 127
-    q = np.zeros(weight.shape)
-    np.divide(wide, scale[:, None], out=q, where=scale[:, None] > 0)
-    return {"q": np.rint(q).astype(np.int8), "scale": scale.astype(weight.dtype)}
+    if kind == "int4":
+        wide = np.pad(wide, ((0, 0), (0, -wide.shape[1] % GROUP)))
+        wide = wide.reshape(len(wide), -1, GROUP)
+    scale = np.abs(wide).max(-1) / LARGEST[kind]
+    q = np.zeros(wide.shape)
+    np.divide(wide, scale[..., None], out=q, where=scale[..., None] > 0)
+    q = np.rint(q)
+    if kind == "int4":
+        q = 16 * q[..., GROUP // 2 :] + q[..., : GROUP // 2] + 8
+    return {"q": q.astype(np.int8), "scale": scale.astype(weight.dtype)}
 
 
 def _nearest_inputs(draw: Draw, n: int, most: int) -> Inputs:
-    """Steps of any size, also so small that numbers are beyond the last one."""
-    scale = 10 ** draw.array((n,), "float64", -2, 0)
+    """Steps of any size, also so small that numbers are beyond the last one; one for
+    each number, or for each row of a matrix."""
+    row, steps = draw.choice((((n,), (n,)), ((n, 3), (n, 1))))
+    scale = 10 ** draw.array(steps, "float64", -2, 0)
     scale[draw.integer(0, n - 1)] *= draw.choice((1, 0))
-    whole = draw.array((n,), "int64", -most - 3, most + 3)
-    w = scale * (whole + draw.array((n,), "float64", -0.45, 0.45))
+    whole = draw.array(row, "int64", -most - 3, most + 3)
+    w = scale * (whole + draw.array(row, "float64", -0.45, 0.45))
     return {"w": w, "scale": scale, "largest": most}
 
 
 def _nearest_expected(w: np.ndarray, scale: np.ndarray, largest: int) -> dict[str, Any]:
-    found = []
-    for number, step in zip(w.tolist(), scale.tolist()):
+    found = np.zeros(w.shape)
+    for place, step in np.ndenumerate(np.broadcast_to(scale, w.shape)):
         steps = range(-largest, largest + 1) if step else [0]
-        found.append(float(min(steps, key=lambda q: abs(step * q - number))))
-    return {"q": np.array(found), "w": w, "scale": scale}
+        found[place] = min(steps, key=lambda q: abs(step * q - w[place]))
+    return {"q": found, "w": w, "scale": scale}
 
 
 BYTES = (
     Check(
         *("a17.1", "quantize", calls.as_bytes, _bytes_inputs, _bytes_expected),
         {"n": (1, 5), "k": (1, 9)},
-        sizes_of("n k", (1, 1), (3, 1), (1, 40), (9, 33)),
+        sizes_of("n k", (1, 1), (3, 1), (1, 40), (4, 31), (9, 33)),
         oracle=DEFINITION,
-        hint="Which number of a row becomes 127? Is it nearest, towards 0, or down? "
-        "What is a row of zeros divided by?",
+        hint="Which number of a row, or group, becomes the last step? Is it nearest, "
+        "towards 0, or down? What is a row of zeros divided by?",
     ),
     Check(
         *("a17.1", "nearest", calls.nearest, _nearest_inputs, _nearest_expected),
@@ -114,7 +130,8 @@ def _mask_expected(
 ) -> dict[str, Any]:
     method = _torch_prune().L1Unstructured(amount)
     found = method.compute_mask(as_torch(t), as_torch(default_mask))
-    return {"mask": found.numpy()}
+    drop = round(amount * t.size) if isinstance(amount, float) else amount
+    return {"mask": found.numpy(), "zeros for numbers that are all equal": drop}
 
 
 def _together_inputs(draw: Draw, layers: int, size: int) -> Inputs:
@@ -141,17 +158,17 @@ def _together_expected(
     scores: Sequence[np.ndarray | None], amount: float,
 ) -> dict[str, Any]:  # fmt: skip
     prune, torch = _torch_prune(), load()
-    layers = [torch.nn.Linear(*w.shape[::-1], bias=False) for w in weights]
-    for layer, weight, share in zip(layers, weights, before):
-        layer.weight = torch.nn.Parameter(as_torch(weight))
+    modules = [torch.nn.Module() for _ in weights]
+    pairs = [(modules[i // 2], calls.NAMES[i % 2]) for i in range(len(weights))]
+    for (module, name), weight, share in zip(pairs, weights, before):
+        module.register_parameter(name, torch.nn.Parameter(as_torch(weight)))
         if share:
-            prune.l1_unstructured(layer, "weight", share)
-    pairs = [(layer, "weight") for layer in layers]
+            prune.l1_unstructured(module, name, share)
     by = {p: as_torch(s) for p, s in zip(pairs, scores) if s is not None}
     prune.global_unstructured(pairs, prune.L1Unstructured, by, amount=amount)
     return {
-        "masks": [layer.weight_mask.numpy() for layer in layers],
-        "weights": [layer.weight.detach().numpy() for layer in layers],
+        "masks": [getattr(m, f"{name}_mask").numpy() for m, name in pairs],
+        "weights": [getattr(m, name).detach().numpy() for m, name in pairs],
         "what learns is as it was": True,
     }
 
@@ -198,7 +215,8 @@ PAIRS = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
 
 def _packed_inputs(draw: Draw, n: int, fours: int) -> Inputs:
     """Any two of four, not only the largest; some of those that are kept may be 0."""
-    weight, mask = draw.array((n, 4 * fours)), np.zeros((n * fours, 4), bool)
+    weight = draw.array((n, 4 * fours), draw.choice(("float32", "float64")))
+    mask = np.zeros((n * fours, 4), bool)
     chosen = draw.array((n * fours,), "int64", 0, 5)
     np.put_along_axis(mask, np.array(PAIRS)[chosen], True, 1)
     weight[draw.integer(0, n - 1)] *= draw.choice((1, 0))
@@ -337,18 +355,19 @@ def _network_inputs(draw: Draw, layers: int, width: int) -> Inputs:
     return {
         "weights": [_uneven(draw.array((b, a), "float64")) for a, b in pairs],
         "biases": [draw.array((b,), "float64", 0.5, 1) for _, b in pairs],
+        "between": [draw.choice(("relu", "tanh", "nothing")) for _ in pairs[1:]],
         "x": _fed(draw, 12, sizes[0]),
         "bits": draw.choice((3, 2, 4)),
     }
 
 
 def _network_expected(
-    weights: Sequence[np.ndarray], biases: Sequence[np.ndarray], x: np.ndarray,
-    bits: int,
+    weights: Sequence[np.ndarray], biases: Sequence[np.ndarray],
+    between: Sequence[str], x: np.ndarray, bits: int,
 ) -> dict[str, Any]:  # fmt: skip
     found = []
-    for i, (weight, bias) in enumerate(zip(weights, biases)):
-        x = np.maximum(x, 0) if i else x
+    for weight, bias, before in zip(weights, biases, ("nothing", *between)):
+        x = {"relu": np.maximum(x, 0), "tanh": np.tanh(x), "nothing": x}[before]
         made = _rounded_expected(weight, x, bits, 0.01)
         found.append(made["q"])
         x = x @ (made["scale"][:, None] * made["q"]).T + bias
@@ -384,7 +403,7 @@ FEEDBACK = (
         examples=15,
         oracle=DEFINITION,
         hint="What reaches the second layer: what the first one was, or what it has "
-        "become?",
+        "become? And which layers are between?",
     ),
 )
 

@@ -149,7 +149,7 @@ class L1Unstructured(_Counted):
 
     @no_grad()
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """default_mask with 0 where the `count(t.numel())` smallest |t| are."""
+        """default_mask with 0 at `count(t.numel())` places, where |t| is smallest."""
         count = self.count(t.numel())
         # BEGIN SOLUTION a17.2
         mask = default_mask.flatten().clone()
