@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,22 @@ def token(text: int, length: int) -> int:
 # ------------------------------------------------------------------------- guesses
 
 
+class NoMore(Exception):
+    """A program asks for a number that was not thought of yet."""
+
+
+class Numbers:
+    """These parts of `grid`, one after the other, as numbers in [0, 1)."""
+
+    def __init__(self, path: Sequence[int], grid: int) -> None:
+        self.rest, self.grid = list(path), grid
+
+    def __call__(self) -> float:
+        if not self.rest:
+            raise NoMore
+        return (self.rest.pop(0) + 0.5) / self.grid
+
+
 def ways(run: Callable[[Callable[[], float]], Any], grid: int) -> Iterator[Any]:
     """(what run(uniform) returns, how likely that is), for all ways it can go.
 
@@ -157,21 +174,12 @@ def ways(run: Callable[[Callable[[], float]], Any], grid: int) -> Iterator[Any]:
     count = 0
     while todo:
         path = todo.pop()
-        asked = 0
-
-        def uniform() -> float:
-            nonlocal asked
-            asked += 1
-            if asked > len(path):
-                raise LookupError
-            return (path[asked - 1] + 0.5) / grid
-
         count += 1
         if count > MOST:
             raise RuntimeError("it asks for numbers without an end")
         try:
-            out = run(uniform)
-        except LookupError:
+            out = run(Numbers(path, grid))
+        except NoMore:
             todo += [(*path, i) for i in range(grid)]
         else:
             yield out, float(grid) ** -len(path)
@@ -203,7 +211,7 @@ def judged(
         chance = float(np.prod([small[i, g] for i, g in enumerate(guesses)]))
         if not chance:
             continue
-        run = lambda uniform: judge(list(guesses), small.copy(), large.copy(), uniform)
+        run = partial(judge, list(guesses), small.copy(), large.copy())
         for made, share in ways(run, grid):
             lengths[len(made)] += chance * share
             rest = np.ones(())

@@ -38,7 +38,8 @@ class Reader:
 
     def __init__(self, model: GPT, sampling: Sampling) -> None:
         self.model, self.sampling = model.eval(), sampling
-        self.cache, self.seen, self.steps = KVCache(model.config), [], 0
+        self.cache, self.steps = KVCache(model.config), 0
+        self.seen: list[int] = []
 
     @no_grad()
     def expects(self, text: list[int]) -> np.ndarray:

@@ -202,8 +202,8 @@ class PagedCache:
         # END SOLUTION a19.3
 
     def _tables(self, parts: Sequence[Part], pages: int) -> np.ndarray:
-        """int64 [R, pages], the blocks of each text, as far as it has tokens with these;
-        behind them 0."""
+        """int64 [R, pages], the blocks of each text, as far as it has tokens with
+        these; behind them 0."""
         # BEGIN SOLUTION a19.3
         tables = np.zeros((len(parts), pages), np.int64)
         for row, (blocks, first, count) in zip(tables, parts):
