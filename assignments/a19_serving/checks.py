@@ -178,7 +178,7 @@ BLOCKS = (
         *(_pool_expected, POOL, POOL_EDGES),
         oracle=ACCOUNT,
         hint="Print the keys that are known after each call. Which block goes first: "
-        "one without a key, the text's first, or its last? What if others use it still?",
+        "one without a key, a text's first, or its last? What if others still use it?",
     ),
 )
 
