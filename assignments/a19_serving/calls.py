@@ -137,7 +137,11 @@ def steps(
             written.setdefault(str(id), []).append(new)
         if not rest and not engine.busy:
             break
-    return {"steps": log, "written": written, "used in the end": engine.pool.used}
+    names = "preemptions", "prefix_tokens", "prefix_hit_tokens"
+    counts = {name: engine.stats()[name] for name in names}
+    return {
+        "steps": log, "written": written, "used in the end": engine.pool.used, **counts,
+    }  # fmt: skip
 
 
 def token(text: int, length: int) -> int:

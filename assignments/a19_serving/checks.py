@@ -299,6 +299,8 @@ class Served:
         self.batch, self.budget = batch, budget
         self.running: list[Waiting] = []
         self.waiting: list[Waiting] = []
+        names = "preemptions", "prefix_tokens", "prefix_hit_tokens"
+        self.counts = dict.fromkeys(names, 0)
 
     def need(self, tokens: int) -> int:
         return -(-tokens // self.size)
@@ -326,6 +328,7 @@ class Served:
                 self.back(last)
                 self.waiting.insert(0, last)
                 sent_back = True
+                self.counts["preemptions"] += 1
         return chunks + ([] if sent_back else self.admitted(rest))
 
     def admitted(self, rest: int) -> list[tuple[Waiting, int]]:
@@ -341,6 +344,8 @@ class Served:
                 break
             text.read = len(text.blocks) * self.size
             text.blocks = text.blocks + more
+            self.counts["prefix_tokens"] += len(text.tokens)
+            self.counts["prefix_hit_tokens"] += text.read
             self.running.append(self.waiting.pop(0))
             count = min(text.left, rest)
             rest -= count
@@ -393,7 +398,8 @@ def _steps_expected(
             written.setdefault(str(id), []).append(new)
         if not rest and not served.running and not served.waiting:
             break
-    return {"steps": log, "written": written, "used in the end": 0}
+    end = {"steps": log, "written": written, "used in the end": 0}
+    return {**end, **served.counts}
 
 
 def _requests(draw: Draw, texts: int, longest: int, alike: bool) -> list[list[Any]]:
@@ -515,8 +521,11 @@ def _judged_expected(small: np.ndarray, large: np.ndarray, grid: int) -> dict[st
 
 
 def _written_inputs(draw: Draw, count: int, ahead: int) -> Inputs:
-    """Of halves: what follows each of two tokens."""
+    """Of halves: what follows each of two tokens; sometimes both know the same."""
     small, large = (_shares(draw, 2, 2, 2) for _ in range(2))
+    if draw.choice((False, True)):
+        large = np.eye(2)[::-1].copy() if ahead > 1 else large
+        small = large.copy()
     return {
         "small": small, "large": large, "count": count, "ahead": ahead, "grid": 2,
     }  # fmt: skip
@@ -581,7 +590,7 @@ GUESSES = (
     Check(
         *("a19.5", "speculate", calls.written, _written_inputs, _written_expected),
         {"count": (1, 3), "ahead": (1, 2)},
-        sizes_of("count ahead", (1, 1), (3, 1), (3, 2)),
+        sizes_of("count ahead", (1, 1), (3, 1), (3, 2), (3, 2), (3, 2)),
         tolerance=1e-9,
         examples=10,
         oracle=WAYS,

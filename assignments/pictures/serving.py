@@ -83,5 +83,5 @@ def shares() -> Scene:
             for name, (a, b) in zip(SMALL, lengths)
         ]
         ticks = [[x, f"{x:g}"] for x in (0, 0.3, 0.6)]
-        parts.append(part("bars", caption, rows=rows, end=0.6, width=150, ticks=ticks))
+        parts.append(part("bars", caption, rows=rows, end=0.6, width=130, ticks=ticks))
     return [parts]
