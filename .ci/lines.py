@@ -56,7 +56,8 @@ BUDGETS = {
     # Masks over parameters 310, two of four 90, rounding with feedback, a teacher 185.
     # Weights of four bits 135. Systems that cannot fork, runs in 80 columns 40,
     # classes of generators 5. Streams, orders of one's own, weights of samples 345.
-    "minitorch": 63_235,
+    # Guesses that a large model judges, which docs had, 120; regions of a19 45.
+    "minitorch": 63_400,
     # Normal numbers, remainders, short sorts; products of operands as they lie 60;
     # float16 by the processor's instructions, batch norm at rest 90; machine code of
     # what is called alone 115. Medians by selection 110, three operands 70; a tile that
@@ -101,8 +102,8 @@ BUDGETS = {
     # a compiler 1,445, alignment 1,105, data 1,240, scaling laws 740, compression 930;
     # what a student of a7, a8, a12 and a13 met 225, and what else that opened 10.
     # What one of them allows beside the others 25; less what calls share 70.
-    # Edges of a16 and a17 that an adversary's wrong solutions lacked 50.
-    "assignments": 31_690,
+    # Serving 950. Edges of a16 and a17 that wrong solutions got away with 50.
+    "assignments": 32_640,
     # The book, programs for ncu and racecheck; weights of one byte 105;
     # GRPO 75, a text that is cleaned 90, scaling laws 90, weights of four bits 15.
     "docs": 1_615,
@@ -138,9 +139,9 @@ BUDGETS = {
     # threads wait 20. Generators' states and forks, sizes by name 15; less what several
     # files defined 125. Narrow vectors, runs in a terminal 85; what a student met 110,
     # what that opened 25, classes of generators and long names of runs 30. Orders and
-    # streams 250.
-    # Wrong solutions of a16 and a17 that first passed 85.
-    "tests": 68_985,
+    # streams 250. Wrong solutions to a18 140, honest ones 30; those of a16 and a17 that
+    # passed at first 85.
+    "tests": 69_160,
 }
 
 

@@ -184,7 +184,7 @@ VALUES = frozenset(
     intersection_update symmetric_difference_update
     subtract total heads kv_heads layers rank AVG SUM _asdict _replace
     findall finditer fullmatch group groups match search span end subn tobytes
-    isalnum isdecimal isnumeric isspace casefold __name__
+    isalnum isdecimal isnumeric isspace casefold to_bytes available release __name__
     __doc__ __init__ __len__ __post_init__
     """.split()
 )

@@ -27,6 +27,7 @@ from minitorch.scenes import Scene, render
 PLAIN = (
     "scalars", "tensors", "cpu", "sparse", "networks", "language", "low_precision",
     "ranks", "training", "compiler", "alignment", "data", "scaling", "compression",
+    "serving",
 )  # fmt: skip
 # These watch kernels in Numba's simulator, which is a part of numba-cuda.
 SIMULATED = ("gpu", "puzzles", "benches")

@@ -37,6 +37,8 @@ class BlockPool:
         size: how many there are.
         block_size: tokens that one has room for.
         references: for each block, how many texts use it.
+        _free: blocks that nobody uses, in the order in which they are taken.
+        _keys, _known: the key of a block that has one, and the block of a key.
 
     Errors: ValueError for sizes below 1.
     """
@@ -47,7 +49,7 @@ class BlockPool:
                 raise ValueError(f"BlockPool: {name} is {value!r}; expected 1 or more")
         self.size, self.block_size = size, block_size
         self.references = [0] * size
-        self._free = OrderedDict.fromkeys(range(size))  # the first is taken first
+        self._free = OrderedDict.fromkeys(range(size))
         self._keys: dict[int, bytes] = {}
         self._known: dict[bytes, int] = {}
 
@@ -63,13 +65,18 @@ class BlockPool:
 
     def blocks_for(self, tokens: int) -> int:
         """How many blocks so many tokens need."""
+        # BEGIN SOLUTION a19.1
         return -(-tokens // self.block_size)
+        # END SOLUTION a19.1
 
     def take(self, count: int = 1) -> list[int]:
         """`count` blocks for one text; what they held is forgotten.
 
+        First go those without a key, then the one that was given back first.
+
         Errors: OutOfBlocksError where there are not so many; then none is taken.
         """
+        # BEGIN SOLUTION a19.1
         if count > len(self._free):
             raise OutOfBlocksError(
                 f"BlockPool: {count} blocks are wanted and {len(self._free)} of "
@@ -81,9 +88,14 @@ class BlockPool:
             if key := self._keys.pop(block, None):
                 del self._known[key]
         return taken
+        # END SOLUTION a19.1
 
     def share(self, keys: Iterable[bytes]) -> list[int]:
-        """The blocks that hold the first of these keys, each used once more now."""
+        """The blocks that hold the first of these keys, each used once more now.
+
+        They end before the first key that is not known.
+        """
+        # BEGIN SOLUTION a19.2
         found = []
         for key in keys:
             if (block := self._known.get(key)) is None:
@@ -92,12 +104,18 @@ class BlockPool:
             self.references[block] += 1
             found.append(block)
         return found
+        # END SOLUTION a19.2
 
     def publish(self, block: int, key: bytes) -> None:
-        """Let others find a full block; if one with its tokens is known, that stays."""
+        """Let others find a full block; if one with its tokens is known, that stays.
+
+        A block has one key, the first that it got.
+        """
         self._check(block)
+        # BEGIN SOLUTION a19.2
         if block not in self._keys and key not in self._known:
             self._keys[block], self._known[key] = key, block
+        # END SOLUTION a19.2
 
     def release(self, blocks: Sequence[int]) -> None:
         """Give back a text's blocks, in the order of its tokens.
@@ -107,6 +125,7 @@ class BlockPool:
 
         Errors: ValueError for a block that no text has.
         """
+        # BEGIN SOLUTION a19.1
         for block in reversed(blocks):
             self._check(block)
             self.references[block] -= 1
@@ -114,6 +133,7 @@ class BlockPool:
                 self._free[block] = None
                 if block not in self._keys:  # nobody can want what it holds
                     self._free.move_to_end(block, last=False)
+        # END SOLUTION a19.1
 
     def _check(self, block: int) -> None:
         if not (0 <= block < self.size and self.references[block]):
@@ -124,8 +144,13 @@ class BlockPool:
 
 
 def extend_keys(keys: list[bytes], tokens: Sequence[int], block_size: int) -> None:
-    """Add the keys of those full blocks of `tokens` that have none yet."""
+    """Add the keys of those full blocks of `tokens` that have none yet.
+
+    Blocks have the same key where all tokens up to their ends are the same.
+    """
+    # BEGIN SOLUTION a19.2
     for end in range((len(keys) + 1) * block_size, len(tokens) + 1, block_size):
         here = np.array(tokens[end - block_size : end], np.int64).tobytes()
         before = keys[-1] if keys else b""
         keys.append(hashlib.sha256(before + here).digest())
+    # END SOLUTION a19.2

@@ -267,7 +267,13 @@ class Engine:
     # ------------------------------------------------------------------- who runs
 
     def _schedule(self) -> list[tuple[Text, int]]:
-        """Texts, and how many tokens of each are read now."""
+        """Texts, and how many tokens of each are read now, those of one token first.
+
+        Of `max_tokens` each running text that has one token left gets it. The others
+        share the rest in the order in which they came, each as much as it has left;
+        then those come in that wait, unless a text had to give its blocks back now.
+        """
+        # BEGIN SOLUTION a19.4
         budget = self.max_tokens - sum(text.left == 1 for text in self.running)
         chunks, preempted = [], self._preempted
         for text in self.running:  # those that give back their blocks are the last
@@ -278,10 +284,15 @@ class Engine:
         if self._preempted == preempted:
             chunks += self._admit(budget)
         return sorted(chunks, key=lambda chunk: chunk[1] > 1)
+        # END SOLUTION a19.4
 
     def _grow(self, text: Text, tokens: int) -> bool:
-        """Blocks for so many tokens, if need be from those that came later; False if
-        the text is the last itself, and waits now."""
+        """Blocks for so many tokens of a running text.
+
+        While too few are free, the text that came last gives back all of its own, and
+        waits in front of the others. False if that is this text itself.
+        """
+        # BEGIN SOLUTION a19.4
         need = self.pool.blocks_for(tokens) - len(text.blocks)
         while need > self.pool.available:
             last = self.running.pop()
@@ -293,9 +304,16 @@ class Engine:
         if need > 0:
             text.blocks += self.pool.take(need)
         return True
+        # END SOLUTION a19.4
 
     def _admit(self, budget: int) -> Iterator[tuple[Text, int]]:
-        """Texts that waited, while there are blocks for all that is known of them."""
+        """Texts that waited and run from now on, and how many tokens of each are read.
+
+        They come in order, while fewer than `max_batch` run, the budget is not used up,
+        and there are blocks for all tokens of the text (Text.tokens). A text begins
+        behind the full blocks that others have read, but reads its last token itself.
+        """
+        # BEGIN SOLUTION a19.4
         while self.waiting and len(self.running) < self.max_batch and budget > 0:
             text, size = self.waiting[0], self.pool.block_size
             extend_keys(text.keys, text.tokens, size)
@@ -313,6 +331,7 @@ class Engine:
             count = min(text.left, budget)
             budget -= count
             yield text, count
+        # END SOLUTION a19.4
 
     def _give_back(self, text: Text) -> None:
         self.pool.release(text.blocks)

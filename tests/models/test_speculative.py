@@ -10,6 +10,7 @@ import pytest
 
 import minitorch
 from minitorch.models import GPT, Sampling
+from minitorch.models.speculative import Reader, draw, judge, speculate
 
 DOCS = Path(minitorch.__file__).parents[1] / "docs"
 
@@ -30,25 +31,25 @@ def gpt(seed: int, layers: int = 1) -> GPT:
 
 
 @pytest.mark.parametrize("small", [3, 6])
-def test_greedy_texts_are_those_of_the_large_model(program, small):
+def test_greedy_texts_are_those_of_the_large_model(small):
     """Both where the small model is another one, and where it is always right."""
     large, sampling = gpt(6, 2), Sampling(top_k=1)
-    readers = [program["Reader"](m, sampling) for m in (large, gpt(small, 2))]
-    new = program["speculate"](*readers, [1, 2], 20, ahead=3)
+    readers = [Reader(m, sampling) for m in (large, gpt(small, 2))]
+    new = speculate(*readers, [1, 2], 20, ahead=3)
     assert new[:20] == large.generate([1, 2], 20, temperature=0)
     steps = readers[0].steps
     assert steps == 5 if small == 6 else 5 < steps <= 20
 
 
-def test_what_is_kept_is_drawn_as_the_large_model_would(program):
+def test_what_is_kept_is_drawn_as_the_large_model_would():
     rng = np.random.default_rng(0)
     small, large = (rng.dirichlet(np.ones(4), n) for n in (2, 3))
     pairs, n = np.zeros((4, 4)), 20_000
     for _ in range(n):
-        guesses = [program["draw"](row, rng) for row in small]
-        new = program["judge"](guesses, small, large, rng)
+        guesses = [draw(row, rng.random) for row in small]
+        new = judge(guesses, small, large, rng.random)
         # Whoever keeps one token only has the next from the large model's next step.
-        second = new[1] if len(new) > 1 else program["draw"](large[1], rng)
+        second = new[1] if len(new) > 1 else draw(large[1], rng.random)
         pairs[new[0], second] += 1
     expected = np.outer(large[0], large[1])
     assert np.abs(pairs / n - expected).max() < 4 * 0.5 / np.sqrt(n)

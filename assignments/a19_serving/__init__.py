@@ -1,0 +1,1 @@
+"""a19, Serving: blocks, prefixes, tables, a scheduler, guesses."""
