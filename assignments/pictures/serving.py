@@ -1,4 +1,4 @@
-"""Pictures for a19: batches that wait and that do not, prompts in pieces, shares."""
+"""Pictures for a18: batches that wait and that do not, prompts in pieces, shares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minitorch.models import GPT, GPTConfig
 from minitorch.scenes import Scene, part
 from minitorch.serving import Engine
 
-A19 = "assignments/a19_serving"
+A19 = "assignments/a18_serving"
 
 
 def _engine(batch: int, budget: int = 64) -> Engine:

@@ -40,9 +40,6 @@ class Sampler:
     def __init__(self, data_source: Sized | None = None) -> None:
         pass
 
-    def __len__(self) -> int:
-        raise NotImplementedError(f"{type(self).__name__} must define __len__(self)")
-
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} must define __iter__(self)")
 
@@ -51,6 +48,9 @@ class Ordered(Sampler):
     """A sampler whose orders are a function of the seed and the epoch."""
 
     _epoch = 0
+
+    def __len__(self) -> int:
+        raise NotImplementedError
 
     def __iter__(self) -> Iterator[int]:
         """The indices of the next epoch, one by one."""
@@ -86,9 +86,11 @@ class SequentialSampler(Ordered):
 class Drawn(Ordered):
     """`num_samples` draws from a generator, or from the loader's own seed."""
 
-    def __init__(self, num_samples: int, generator: Generator | None) -> None:
+    def __init__(
+        self, num_samples: int, generator: Generator | None, least: int = 1
+    ) -> None:
         name = type(self).__name__
-        self.num_samples = whole_number(name, "num_samples", num_samples, least=1)
+        self.num_samples = whole_number(name, "num_samples", num_samples, least=least)
         self.generator = generator
         seeded = generator is not None and not isinstance(generator, PyTorchGenerator)
         self.seed = choose_seed(name, 0, generator) if seeded else None
@@ -177,6 +179,11 @@ class WeightedRandomSampler(Drawn):
         super().__init__(num_samples, generator)
         self.weights = np.array(listed(weights), np.float64)
         self.replacement = bool(replacement)
+        if self.weights.ndim != 1:
+            raise ValueError(
+                f"WeightedRandomSampler: the weights are {self.weights.shape}; "
+                "expected a number for each sample"
+            )
         least = 1 if replacement else self.num_samples
         if not (np.isfinite(self.weights) & (self.weights >= 0)).all():
             raise ValueError(
@@ -196,7 +203,7 @@ class WeightedRandomSampler(Drawn):
         source = np.random.SeedSequence(seed, spawn_key=(epoch,))
         u = (np.random.Philox(source).random_raw(count) >> np.uint64(11)) * 2.0**-53
         if self.replacement:
-            ends = np.cumsum(self.weights)
+            ends = np.cumsum(self.weights / self.weights.max())
             return np.searchsorted(ends, u * ends[-1], "right")
         # The first in a race of exponential times (Efraimidis and Spirakis, 2006).
         with np.errstate(divide="ignore"):
@@ -220,7 +227,7 @@ class SubsetRandomSampler(Drawn):
         self, indices: Sequence[int], generator: Generator | None = None
     ) -> None:
         self.indices = np.array(listed(indices), np.int64)
-        super().__init__(len(self.indices), generator)
+        super().__init__(len(self.indices), generator, least=0)
 
     def order(self, seed: int, epoch: int) -> Indices:
         seed = seed if self.seed is None else self.seed

@@ -63,10 +63,10 @@ def draw(weights: np.ndarray, uniform: Callable[[], float]) -> int:
     Args:
         uniform: gives a new number in [0, 1) each time.
     """
-    # BEGIN SOLUTION a19.5
+    # BEGIN SOLUTION a18.5
     ends = np.cumsum(weights)
     return int(np.searchsorted(ends, uniform() * ends[-1], side="right"))
-    # END SOLUTION a19.5
+    # END SOLUTION a18.5
 
 
 def judge(
@@ -83,13 +83,13 @@ def judge(
 
     small [n, vocab], large [n + 1, vocab] for n guesses.
     """
-    # BEGIN SOLUTION a19.5
+    # BEGIN SOLUTION a18.5
     for i, token in enumerate(guesses):
         if uniform() * small[i, token] >= large[i, token]:
             # Both ways together make each token with min(p, q) + max(0, p - q) = p.
             return [*guesses[:i], draw(np.maximum(large[i] - small[i], 0.0), uniform)]
     return [*guesses, draw(large[-1], uniform)]
-    # END SOLUTION a19.5
+    # END SOLUTION a18.5
 
 
 def speculate(
@@ -104,7 +104,7 @@ def speculate(
         uniform: gives a new number in [0, 1) each time; None: from the seed.
     """
     uniform = uniform or np.random.default_rng(seed).random
-    # BEGIN SOLUTION a19.5
+    # BEGIN SOLUTION a18.5
     start = len(text)
     while len(text) < start + count:
         guesses: list[int] = []
@@ -115,4 +115,4 @@ def speculate(
         judged = large.expects(text + guesses)[-ahead - 1 :]
         text = text + judge(guesses, np.stack(rows), judged, uniform)
     return text[start:]
-    # END SOLUTION a19.5
+    # END SOLUTION a18.5

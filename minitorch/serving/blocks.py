@@ -65,9 +65,9 @@ class BlockPool:
 
     def blocks_for(self, tokens: int) -> int:
         """How many blocks so many tokens need."""
-        # BEGIN SOLUTION a19.1
+        # BEGIN SOLUTION a18.1
         return -(-tokens // self.block_size)
-        # END SOLUTION a19.1
+        # END SOLUTION a18.1
 
     def take(self, count: int = 1) -> list[int]:
         """`count` blocks for one text; what they held is forgotten.
@@ -76,7 +76,7 @@ class BlockPool:
 
         Errors: OutOfBlocksError where there are not so many; then none is taken.
         """
-        # BEGIN SOLUTION a19.1
+        # BEGIN SOLUTION a18.1
         if count > len(self._free):
             raise OutOfBlocksError(
                 f"BlockPool: {count} blocks are wanted and {len(self._free)} of "
@@ -88,14 +88,14 @@ class BlockPool:
             if key := self._keys.pop(block, None):
                 del self._known[key]
         return taken
-        # END SOLUTION a19.1
+        # END SOLUTION a18.1
 
     def share(self, keys: Iterable[bytes]) -> list[int]:
         """The blocks that hold the first of these keys, each used once more now.
 
         They end before the first key that is not known.
         """
-        # BEGIN SOLUTION a19.2
+        # BEGIN SOLUTION a18.2
         found = []
         for key in keys:
             if (block := self._known.get(key)) is None:
@@ -104,7 +104,7 @@ class BlockPool:
             self.references[block] += 1
             found.append(block)
         return found
-        # END SOLUTION a19.2
+        # END SOLUTION a18.2
 
     def publish(self, block: int, key: bytes) -> None:
         """Let others find a full block; if one with its tokens is known, that stays.
@@ -112,10 +112,10 @@ class BlockPool:
         A block has one key, the first that it got.
         """
         self._check(block)
-        # BEGIN SOLUTION a19.2
+        # BEGIN SOLUTION a18.2
         if block not in self._keys and key not in self._known:
             self._keys[block], self._known[key] = key, block
-        # END SOLUTION a19.2
+        # END SOLUTION a18.2
 
     def release(self, blocks: Sequence[int]) -> None:
         """Give back a text's blocks, in the order of its tokens.
@@ -125,7 +125,7 @@ class BlockPool:
 
         Errors: ValueError for a block that no text has.
         """
-        # BEGIN SOLUTION a19.1
+        # BEGIN SOLUTION a18.1
         for block in reversed(blocks):
             self._check(block)
             self.references[block] -= 1
@@ -133,7 +133,7 @@ class BlockPool:
                 self._free[block] = None
                 if block not in self._keys:  # nobody can want what it holds
                     self._free.move_to_end(block, last=False)
-        # END SOLUTION a19.1
+        # END SOLUTION a18.1
 
     def _check(self, block: int) -> None:
         if not (0 <= block < self.size and self.references[block]):
@@ -148,9 +148,9 @@ def extend_keys(keys: list[bytes], tokens: Sequence[int], block_size: int) -> No
 
     Blocks have the same key where all tokens up to their ends are the same.
     """
-    # BEGIN SOLUTION a19.2
+    # BEGIN SOLUTION a18.2
     for end in range((len(keys) + 1) * block_size, len(tokens) + 1, block_size):
         here = np.array(tokens[end - block_size : end], np.int64).tobytes()
         before = keys[-1] if keys else b""
         keys.append(hashlib.sha256(before + here).digest())
-    # END SOLUTION a19.2
+    # END SOLUTION a18.2

@@ -191,7 +191,7 @@ class PagedCache:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of all tokens the positions in their texts, the rows of `slots`, and the
         blocks of their texts, [N, pages or more], as in `_tables`."""
-        # BEGIN SOLUTION a19.3
+        # BEGIN SOLUTION a18.3
         firsts, counts = np.array([part[1:] for part in parts]).T
         pages = max(pages, -(-int((firsts + counts).max()) // self.block_size))
         tables = np.repeat(self._tables(parts, pages), counts, 0)
@@ -199,18 +199,18 @@ class PagedCache:
         positions = every + np.repeat(firsts + counts - counts.cumsum(), counts)
         block, slot = np.divmod(positions, self.block_size)
         return positions, tables[every, block] * self.block_size + slot, tables
-        # END SOLUTION a19.3
+        # END SOLUTION a18.3
 
     def _tables(self, parts: Sequence[Part], pages: int) -> np.ndarray:
         """int64 [R, pages], the blocks of each text, as far as it has tokens with
         these; behind them 0."""
-        # BEGIN SOLUTION a19.3
+        # BEGIN SOLUTION a18.3
         tables = np.zeros((len(parts), pages), np.int64)
         for row, (blocks, first, count) in zip(tables, parts):
             used = blocks[: -(-(first + count) // self.block_size)]
             row[: len(used)] = used
         return tables
-        # END SOLUTION a19.3
+        # END SOLUTION a18.3
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return tensor(array, device=self.memory.raw.device)

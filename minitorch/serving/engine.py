@@ -273,7 +273,7 @@ class Engine:
         share the rest in the order in which they came, each as much as it has left;
         then those come in that wait, unless a text had to give its blocks back now.
         """
-        # BEGIN SOLUTION a19.4
+        # BEGIN SOLUTION a18.4
         budget = self.max_tokens - sum(text.left == 1 for text in self.running)
         chunks, preempted = [], self._preempted
         for text in self.running:  # those that give back their blocks are the last
@@ -284,7 +284,7 @@ class Engine:
         if self._preempted == preempted:
             chunks += self._admit(budget)
         return sorted(chunks, key=lambda chunk: chunk[1] > 1)
-        # END SOLUTION a19.4
+        # END SOLUTION a18.4
 
     def _grow(self, text: Text, tokens: int) -> bool:
         """Blocks for so many tokens of a running text.
@@ -292,7 +292,7 @@ class Engine:
         While too few are free, the text that came last gives back all of its own, and
         waits in front of the others. False if that is this text itself.
         """
-        # BEGIN SOLUTION a19.4
+        # BEGIN SOLUTION a18.4
         need = self.pool.blocks_for(tokens) - len(text.blocks)
         while need > self.pool.available:
             last = self.running.pop()
@@ -304,7 +304,7 @@ class Engine:
         if need > 0:
             text.blocks += self.pool.take(need)
         return True
-        # END SOLUTION a19.4
+        # END SOLUTION a18.4
 
     def _admit(self, budget: int) -> Iterator[tuple[Text, int]]:
         """Texts that waited and run from now on, and how many tokens of each are read.
@@ -313,7 +313,7 @@ class Engine:
         and there are blocks for all tokens of the text (Text.tokens). A text begins
         behind the full blocks that others have read, but reads its last token itself.
         """
-        # BEGIN SOLUTION a19.4
+        # BEGIN SOLUTION a18.4
         while self.waiting and len(self.running) < self.max_batch and budget > 0:
             text, size = self.waiting[0], self.pool.block_size
             extend_keys(text.keys, text.tokens, size)
@@ -331,7 +331,7 @@ class Engine:
             count = min(text.left, budget)
             budget -= count
             yield text, count
-        # END SOLUTION a19.4
+        # END SOLUTION a18.4
 
     def _give_back(self, text: Text) -> None:
         self.pool.release(text.blocks)

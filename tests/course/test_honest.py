@@ -14,7 +14,7 @@ from assignments.grading.examine import NOT_RUN
 RUN = """a0-15 a0-17 a1-15 a1-16 a2-12 a3-6 a4-8 a4w-5 a5-4 a5-8 a6-6 a7-4 a7-12 a7-14
     a8-4 a10-12 a11-5 a12-6 a12-9 a13-4 a13-14 a13-15 a14-2 a14-9
     a15-4 a15-7 a15-11 a15-13 a15-14 a16-6 a16-9 a16-10 a16-11 a16-12
-    a17-2 a17-4 a17-6 a17-7 a19-1 a19-2 a19-5 a19-7""".split()
+    a17-2 a17-4 a17-6 a17-7 a18-1 a18-2 a18-5 a18-7""".split()
 
 
 def test_there_are_enough_variants():

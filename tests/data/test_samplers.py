@@ -210,3 +210,19 @@ def test_data_sets_strung_together(sizes: list[int]) -> None:
     for outside in (len(flat), -len(flat) - 1):
         with pytest.raises(IndexError):
             both[outside]
+
+
+class NoLength(Sampler):
+    def __iter__(self) -> Iterator[int]:
+        return iter([3, 1, 2])
+
+
+def test_edges_of_samplers() -> None:
+    assert list(NoLength()) == [3, 1, 2]  # a list asks for a length first
+    with pytest.raises(TypeError, match="sampler is a NoLength; expected an object"):
+        DataLoader(list(range(4)), sampler=NoLength())
+    assert set(WeightedRandomSampler([1e308] * 3, 60)) == {0, 1, 2}
+    with pytest.raises(ValueError, match=r"the weights are \(1, 2\)"):
+        WeightedRandomSampler([[1.0, 2.0]], 1)  # type: ignore[list-item]
+    empty = SubsetRandomSampler([])
+    assert list(empty) == [] and listed(DataLoader([1, 2], 2, sampler=empty)) == []

@@ -1,0 +1,1 @@
+"""a18, Serving: blocks, prefixes, tables, a scheduler, guesses."""

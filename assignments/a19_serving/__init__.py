@@ -1,1 +1,0 @@
-"""a19, Serving: blocks, prefixes, tables, a scheduler, guesses."""

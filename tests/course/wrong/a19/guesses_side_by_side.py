@@ -1,4 +1,0 @@
-"""a19.5 in minitorch/models/speculative.py: each guess stands behind the text."""
-
-RIGHT = "small.expects(text + guesses)[-1]"
-WRONG = "small.expects(text)[-1]"

@@ -1,4 +1,0 @@
-"""a19.4 in minitorch/serving/engine.py: who came first gives back."""
-
-RIGHT = "last = self.running.pop()"
-WRONG = "last = self.running.pop(0)"
